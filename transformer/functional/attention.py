@@ -1,0 +1,111 @@
+"""Scaled dot-product attention: one function for every architecture.
+
+Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V        (paper, equation 1)
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
+
+from transformer.functional.chunked_attention import chunked_attention
+from transformer.functional.layers import dropout
+from transformer.functional.masks import Mask
+
+Implementation = Literal["auto", "plain", "chunked"]
+
+# Where the logits of one head exceed this many entries, blocks beat the whole matrix in time on
+# CPU (benchmarks/attention.py), and everywhere in memory.
+_CHUNKED_FROM = 1024 * 1024
+
+
+def attend(
+    query: Float[Array, "B T N H"],
+    key: Float[Array, "B S K H"],
+    value: Float[Array, "B S K Hv"],
+    *,
+    mask: Mask | Bool[Array, "#B #N #T #S"] | None = None,
+    bias: Float[Array, "#B #N #T #S"] | None = None,
+    scale: float | None = None,
+    dropout_rate: float = 0.0,
+    dropout_key: PRNGKeyArray | UInt32[Array, "2"] | None = None,
+    implementation: Implementation = "auto",
+    return_weights: bool = False,
+):
+    """Attends from T queries to S keys (paper section 3.2.1).
+
+    Query head n reads key/value head ``n // (N / K)``. The softmax is taken in
+    float32. A query that may see no key gets output 0 and gradient 0.
+
+    Args:
+        query: ``[B, T, N, H]``.
+        key: ``[B, S, K, H]``, N a multiple of K.
+        value: ``[B, S, K, Hv]``.
+        mask: what each query may see: a `Mask`, or a boolean array, True = may attend.
+        bias: added to the scaled logits before the softmax.
+        scale: factor on the logits; None: ``H ** -0.5``.
+        dropout_rate: rate at which attention weights are dropped.
+        dropout_key: random key, needed where ``dropout_rate > 0``.
+        implementation: "plain" holds the ``T x S`` logits; "chunked" never does
+            (`transformer.functional.chunked_attention`); "auto" picks by size. Dropout
+            and ``return_weights`` need the weights and so the plain path.
+        return_weights: also return the weights, ``[B, N, T, S]`` float32, before dropout.
+
+    Returns:
+        ``[B, T, N, Hv]`` in the type of ``query``, and the weights if asked for.
+
+    Raises:
+        ValueError: N is not a multiple of K, or a dropout rate comes without a key.
+    """
+    heads, kv_heads = query.shape[2], key.shape[2]
+    if heads % kv_heads:
+        raise ValueError(f"{heads} query heads are not a multiple of {kv_heads} key/value heads")
+    if dropout_rate > 0 and dropout_key is None:
+        raise ValueError(f"attention dropout_rate = {dropout_rate} needs a dropout_key")
+    if scale is None:
+        scale = query.shape[-1] ** -0.5
+    needs_weights = return_weights or dropout_rate > 0
+    large = query.shape[1] * key.shape[1] >= _CHUNKED_FROM
+    if not needs_weights and (implementation == "chunked" or (implementation == "auto" and large)):
+        return chunked_attention(query, key, value, mask=mask, bias=bias, scale=scale)
+    return _plain(query, key, value, mask, bias, scale, dropout_rate, dropout_key, return_weights)
+
+
+def _plain(query, key, value, mask, bias, scale, dropout_rate, dropout_key, return_weights):
+    batch, length, heads, _ = query.shape
+    kv_heads = key.shape[2]
+    grouped = query.reshape(batch, length, kv_heads, heads // kv_heads, -1)
+    logits = scale * jnp.einsum(
+        "btkgh,bskh->bkgts", grouped, key, preferred_element_type=jnp.float32
+    )
+    if bias is not None:
+        logits += _group_heads(bias, kv_heads)
+    visible = None
+    if mask is not None:
+        mask = _group_heads(mask.dense() if isinstance(mask, Mask) else mask, kv_heads)
+        logits = jnp.where(mask, logits, jnp.finfo(jnp.float32).min)
+        # A row without a visible key has a uniform softmax; this factor makes it, and its
+        # gradient, 0.
+        visible = mask.any(axis=-1, keepdims=True).astype(jnp.float32)
+    weights = jax.nn.softmax(logits, axis=-1)
+    if visible is not None:
+        weights *= visible
+    used = weights
+    if dropout_rate > 0:
+        used = dropout(weights, dropout_rate, dropout_key)
+    output = jnp.einsum(
+        "bkgts,bskv->btkgv", used.astype(value.dtype), value, preferred_element_type=jnp.float32
+    )
+    output = output.reshape(batch, length, heads, -1).astype(query.dtype)
+    if return_weights:
+        return output, weights.reshape(batch, heads, length, -1)
+    return output
+
+
+def _group_heads(array: Array, kv_heads: int) -> Array:
+    """``[b, n, t, s]`` to ``[b, k, g, t, s]``, where n is N or 1."""
+    batch, heads, *rest = array.shape
+    if heads == 1:
+        return array[:, :, None]
+    return array.reshape(batch, kv_heads, heads // kv_heads, *rest)

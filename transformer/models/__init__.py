@@ -1,0 +1,1 @@
+"""Architectures: each is a thin file over the one block."""

@@ -1,0 +1,1 @@
+"""Flax modules: they declare parameters and call `transformer.functional`."""
