@@ -1,0 +1,89 @@
+"""Lines of text in, lines of text out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformer.config import DecodeConfig
+from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, check_ids
+from transformer.decoding.beam import Vocabulary
+from transformer.decoding.continuous import Progress, decode_all
+from transformer.errors import UserError
+from transformer.models.seq2seq import Seq2Seq
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output of a search.
+
+    Attributes:
+        text: what the ids say.
+        ids: target tokens, without begin and end.
+        score: ``log p / length_penalty``, natural logarithm, the end symbol counted.
+    """
+
+    text: str
+    ids: list[int]
+    score: float
+
+
+class Translator:
+    """Translates text with a trained model.
+
+    The compiled programs belong to the model's and the search's settings, not to the
+    object: a translator with newer parameters costs nothing.
+
+    Args:
+        model: the network.
+        params: its parameters.
+        tokenizer: of both sides; the model's table may have more rows than it has ids.
+        config: the search.
+
+    Raises:
+        UserError: the model's vocabulary is smaller than the tokenizer's.
+    """
+
+    def __init__(self, model: Seq2Seq, params: Any, tokenizer: Tokenizer, config: DecodeConfig):
+        rows = model.config.vocab_size or 0
+        if rows < tokenizer.vocab_size:
+            raise UserError(
+                f"model.vocab_size = {rows}: expected at least the tokenizer's {tokenizer.vocab_size}"
+            )
+        self.model, self.params = model, params
+        self.tokenizer, self.config = tokenizer, config
+        self.vocabulary = Vocabulary(tokenizer.vocab_size, BOS, EOS, banned=(PAD, UNK, BOS))
+
+    def translate(
+        self, lines: Sequence[str], n_best: int = 1, progress: Progress | None = None
+    ) -> list[list[Hypothesis]]:
+        """The `n_best` hypotheses of each line, best first; as many lists as lines.
+
+        A blank line gives one blank hypothesis. A line may be of any length; its output has
+        at most ``config.extra_length`` tokens more. Fewer than `n_best` hypotheses come back
+        only where the vocabulary has no more.
+
+        Args:
+            lines: text; an end of line is ignored.
+            n_best: at most ``config.beam_size``.
+            progress: called with (lines done, lines that are not blank).
+
+        Raises:
+            UserError: `n_best` is not in 1 ... ``config.beam_size``.
+        """
+        if not 1 <= n_best <= self.config.beam_size:
+            raise UserError(
+                f"n_best = {n_best}: expected 1 to decode.beam_size = {self.config.beam_size}"
+            )
+        filled = {i: line.rstrip("\r\n") for i, line in enumerate(lines) if line.strip()}
+        sources = [[*ids, EOS] for ids in self.tokenizer.encode_sources(list(filled.values()))]
+        for source in sources:
+            check_ids(source, self.tokenizer.vocab_size)
+        outputs = decode_all(
+            self.model, self.params, sources, self.config, self.vocabulary, n_best, progress
+        )
+        translations = [[Hypothesis("", [], 0.0)] for _ in lines]
+        for i, found in zip(filled, outputs, strict=True):
+            translations[i] = [
+                Hypothesis(self.tokenizer.decode_target(ids), ids, score) for ids, score in found
+            ]
+        return translations
