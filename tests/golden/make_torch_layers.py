@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 HERE = Path(__file__).parent
 BATCH, TARGET, SOURCE = 2, 7, 11
-HEADS, HEAD_DIM, FF_DIM, LAYERS = 3, 5, 29, 2
+HEADS, HEAD_DIM, FF_DIM, LAYERS = 3, 5, 19, 2
 MODEL_DIM = HEADS * HEAD_DIM
 KEY_DIM, VALUE_DIM = 13, 17
 TARGET_LENGTHS, SOURCE_LENGTHS = (7, 5), (8, 11)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, Shaped
 
 
 @jax.tree_util.register_dataclass
@@ -20,7 +20,8 @@ class Mask:
       compared, so the rule also holds for T != S (a prompt, then single steps).
     * ``window`` w: ``|query_position - key_position| < w``.
     * segments: both lie in the same segment, and the segment is not 0 (padding).
-      Without ``query_segments`` every key outside padding is visible.
+      Without ``query_segments`` every key outside padding is visible. Of a single
+      segment a boolean says as much (False = padding).
 
     Causal, T = S = 4, the third key being padding (rows are queries)::
 
@@ -32,8 +33,8 @@ class Mask:
     Attributes:
         query_positions: int ``[B or 1, T]``, needed by ``causal`` and ``window``.
         key_positions: int ``[B or 1, S]``, likewise.
-        query_segments: int ``[B, T]`` or None.
-        key_segments: int ``[B, S]`` or None.
+        query_segments: int or bool ``[B, T]``, or None.
+        key_segments: int or bool ``[B, S]``, or None.
         causal: hide the future.
         window: width of the visible band, or None.
     """
@@ -48,7 +49,7 @@ class Mask:
     @classmethod
     def self_attention(
         cls,
-        segments: Int[Array, "B T"],
+        segments: Int[Array, "B T"] | Bool[Array, "B T"],
         positions: Int[Array, "#B T"] | None = None,
         *,
         causal: bool = False,
@@ -60,7 +61,7 @@ class Mask:
         return cls(positions, positions, segments, segments, causal, window)
 
     @classmethod
-    def cross_attention(cls, key_segments: Int[Array, "B S"]) -> "Mask":
+    def cross_attention(cls, key_segments: Int[Array, "B S"] | Bool[Array, "B S"]) -> "Mask":
         """Every query sees every key outside padding (segment 0)."""
         return cls(key_segments=key_segments)
 
@@ -105,7 +106,7 @@ class Mask:
         return allowed
 
 
-def _part(vector: Int[Array, "b n"] | None, part: tuple[Any, int] | None):
+def _part(vector: Shaped[Array, "b n"] | None, part: tuple[Any, int] | None):
     if vector is None or part is None:
         return vector
     start, size = part
