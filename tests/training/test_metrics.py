@@ -1,0 +1,66 @@
+import pytest
+import sacrebleu
+
+from transformer.errors import UserError
+from transformer.training.metrics import phoneme_error_rate, score, text_scores, word_error_rate
+
+
+def test_phoneme_error_rate_takes_the_closest_pronunciation():
+    hypotheses = ["T AH M EY T OW", "K AE", "D AO G Z"]
+    references = [["T AH M AA T OW", "T AH M EY T OW"], ["K AE T"], ["D AO G", "D AA G"]]
+    # 0 of 6, 1 of 3 (one missing), 1 of 3 (one too many)
+    assert phoneme_error_rate(hypotheses, references) == pytest.approx(2 / 12)
+
+
+def test_phoneme_error_rate_is_a_ratio_of_sums():
+    """A mean of the examples' rates would be (1 + 0) / 2."""
+    references = [["A"], ["A B C D E F G"]]
+    assert phoneme_error_rate(["B", "A B C D E F G"], references) == pytest.approx(1 / 8)
+
+
+def test_phoneme_error_rate_does_not_depend_on_the_references_order():
+    answers = ["A B C D", "A B"]
+    rates = {phoneme_error_rate(["A B C"], [order]) for order in (answers, answers[::-1])}
+    assert rates == {1 / 2}
+
+
+def test_word_error_rate_accepts_any_reference():
+    hypotheses = ["A B", "A  B", "B A", ""]
+    references = [["C", "A B"], ["A B"], ["A B"], ["A"]]
+    assert word_error_rate(hypotheses, references) == 2 / 4
+
+
+def test_text_scores_are_sacrebleus_on_raw_text():
+    """The same output was once scored 37 or 32, by who had tokenised it."""
+    hypotheses = ["The cat sat on the mat.", "Hello there, world!", "A third sentence here."]
+    references = [
+        ["The cat sat on a mat.", "A cat sat on the mat."],
+        ["Hello, world!"],
+        ["Another third sentence here."],
+    ]
+    scores = text_scores(hypotheses, references)
+    streams = [
+        ["The cat sat on a mat.", "Hello, world!", "Another third sentence here."],
+        ["A cat sat on the mat.", None, None],
+    ]
+    assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(hypotheses, streams).score)
+    assert scores.chrf == pytest.approx(sacrebleu.corpus_chrf(hypotheses, streams).score)
+    assert 0 < scores.bleu < 100
+    assert "tok:13a" in scores.bleu_signature and "nrefs:var" in scores.bleu_signature
+    assert "version" in scores.chrf_signature
+
+
+def test_a_perfect_output_scores_100():
+    lines = ["one two three four five", "six seven eight nine ten"]
+    scores = score("files", lines, [[line] for line in lines])
+    assert scores == {"bleu": pytest.approx(100), "chrf": pytest.approx(100)}
+
+
+def test_score_suits_the_dataset():
+    assert score("cmudict", ["A"], [["B"]]) == {"per": 1.0, "wer": 1.0}
+
+
+@pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], [["a"], ["b"]])])
+def test_unequal_numbers_are_an_error(hypotheses, references):
+    with pytest.raises(UserError, match="expected equal numbers"):
+        score("files", hypotheses, references)

@@ -1,0 +1,162 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from transformer.config import ModelConfig, OptimizerConfig
+from transformer.functional.losses import cross_entropy
+from transformer.models.seq2seq import Seq2Seq
+from transformer.training.optimizer import make_optimizer, make_schedule
+from transformer.training.state import init_state
+from transformer.training.step import make_eval_step, make_train_step
+
+V, SMOOTHING = 23, 0.1
+CONFIG = ModelConfig(num_layers=1, model_dim=14, ff_dim=19, num_heads=7, vocab_size=V, dropout=0.0)
+BOS, EOS = 2, 3
+
+
+def make_batch(lengths, source=5, target=13, seed=0):
+    """Rows whose targets have the given numbers of tokens, EOS included."""
+    rng = np.random.default_rng(seed)
+    batch = {
+        "source": rng.integers(4, V, (len(lengths), source)).astype(np.int32),
+        "inputs": np.zeros((len(lengths), target), np.int32),
+        "targets": np.zeros((len(lengths), target), np.int32),
+        "ids": np.arange(len(lengths), dtype=np.int32),
+    }
+    for row, length in enumerate(lengths):
+        words = rng.integers(4, V, max(length - 1, 0))
+        batch["targets"][row, :length] = [*words, EOS][:length]
+        batch["inputs"][row, :length] = [BOS, *words][:length]
+        batch["source"][row] *= length > 0
+    return batch
+
+
+def rows(batch, part):
+    return {name: array[part] for name, array in batch.items()}
+
+
+def make_step(model, optimizer_config, seed=3, accumulate=1):
+    schedule = make_schedule(optimizer_config, CONFIG.model_dim, 100)
+    optimizer = make_optimizer(optimizer_config, schedule)
+    return make_train_step(model, optimizer, schedule, SMOOTHING, seed, accumulate)
+
+
+ADAM = OptimizerConfig(schedule="constant", learning_rate=0.01, warmup_steps=0)
+
+
+@pytest.fixture(scope="module")
+def setup():
+    model = Seq2Seq(CONFIG)
+    optimizer = make_optimizer(ADAM, make_schedule(ADAM, CONFIG.model_dim, 100))
+    return model, jax.jit(lambda: init_state(model, optimizer, 3)), make_step(model, ADAM)
+
+
+def test_micro_batches_equal_the_whole_batch(setup):
+    """Losses averaged per micro-batch once gave 4 tokens the weight of 60."""
+    model, init, step = setup
+    batch = make_batch([2, 2, 13, 13, 12, 13, 13, 0])
+    one, whole = step(init(), batch)
+    few, parts = make_step(model, ADAM, accumulate=4)(init(), batch)
+    assert float(whole.sums.weight) == 4 + 64
+    for got, expected in zip(jax.tree.leaves(parts), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-6)
+    # Adam's first moment after one step is a tenth of the gradient.
+    for got, expected in zip(
+        jax.tree.leaves(few.opt_state[1].mu), jax.tree.leaves(one.opt_state[1].mu), strict=True
+    ):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-8)
+    assert int(few.step) == int(one.step) == 1
+
+
+def plain_loss(model, params, batch):
+    source, inputs, targets = (jnp.asarray(batch[k]) for k in ("source", "inputs", "targets"))
+    logits = model.apply({"params": params}, source, inputs)
+    return cross_entropy(logits, targets, (targets > 0).astype(jnp.float32), SMOOTHING)
+
+
+def test_loss_is_the_mean_over_target_tokens(setup):
+    model, init, step = setup
+    batch = make_batch([4, 13])
+    params = init().params
+    expected = plain_loss(model, params, batch)
+    _, metrics = step(init(), batch)
+    np.testing.assert_allclose(metrics.sums, expected, rtol=1e-5)
+    assert float(metrics.sums.weight) == 17
+    np.testing.assert_allclose(metrics.learning_rate, 0.01, rtol=1e-6)
+
+
+def test_gradient_is_of_the_mean(setup):
+    model, init, step = setup
+    batch = make_batch([4, 13])
+
+    def objective(params):
+        sums = plain_loss(model, params, batch)
+        return sums.loss / sums.weight
+
+    grads = jax.jit(jax.grad(objective))(init().params)
+    state, metrics = step(init(), batch)
+    np.testing.assert_allclose(metrics.grad_norm, optax.tree.norm(grads), rtol=1e-5)
+    jax.tree.map(
+        lambda mu, g: np.testing.assert_allclose(mu, 0.1 * g, rtol=1e-3, atol=1e-7),
+        state.opt_state[1].mu,
+        grads,
+    )
+
+
+def test_padding_changes_nothing(setup):
+    """A smoothed loss once grew with 20 columns of padding."""
+    _, init, step = setup
+    batch = make_batch([4, 13])
+    padded = {k: np.pad(v, [(0, 1), (0, 20)][: v.ndim]) for k, v in batch.items()}
+    _, whole = step(init(), batch)
+    _, more = step(init(), padded)
+    np.testing.assert_allclose(more.sums, whole.sums, rtol=1e-6)
+    np.testing.assert_allclose(more.grad_norm, whole.grad_norm, rtol=1e-5)
+
+
+def test_the_state_is_donated(setup):
+    """Without donation a step holds two copies of parameters and moments."""
+    _, init, step = setup
+    state = init()
+    step(state, make_batch([4, 13]))
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
+def test_dropout_follows_from_seed_step_and_part(setup):
+    _, init, _ = setup
+    model = Seq2Seq(dataclasses.replace(CONFIG, dropout=0.5))
+    still = dataclasses.replace(ADAM, learning_rate=1e-30)
+    batch = make_batch([4, 13, 4, 13])
+    batch = {name: np.concatenate([array[:2], array[:2]]) for name, array in batch.items()}
+
+    def losses(steps, **kwargs):
+        step, state, found = make_step(model, still, **kwargs), init(), []
+        for _ in range(steps):
+            state, metrics = step(state, batch)
+            found.append(float(metrics.sums.loss))
+        return found
+
+    first = losses(3)
+    assert len(set(first)) == 3
+    assert losses(3) == first
+    assert losses(1, seed=5) != first[:1]
+    half = {name: array[:2] for name, array in batch.items()}
+    _, metrics = make_step(model, still)(init(), half)
+    assert abs(losses(1, accumulate=2)[0] - 2 * float(metrics.sums.loss)) > 1e-3
+
+
+def test_eval_sums_do_not_depend_on_the_batches(setup):
+    """Batches of 4, 4 and 1 rows once counted as three equal means."""
+    model, init, _ = setup
+    evaluate = make_eval_step(model, SMOOTHING)
+    params = init().params
+    batch = make_batch([4, 13, 6, 7, 2, 3, 9, 5, 8])
+    parts = [slice(0, 4), slice(4, 8), slice(8, 9)]
+    whole = evaluate(params, batch)
+    sums = np.sum([evaluate(params, rows(batch, part)) for part in parts], axis=0)
+    np.testing.assert_allclose(sums, whole, rtol=1e-6)
+    assert float(whole.weight) == 57

@@ -1,0 +1,1 @@
+"""Training: optimizer, steps, loop, checkpoints, metrics."""

@@ -1,0 +1,67 @@
+"""How good a model is on a held-out split: its loss, and the score of its greedy output."""
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from transformer.config import Config, DecodeConfig
+from transformer.data.batches import prefetch
+from transformer.data.pipeline import Split
+from transformer.data.plan import BatchPlan
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.translate import Translator
+from transformer.training.metrics import score
+from transformer.training.step import make_eval_step
+
+
+class Evaluator:
+    """Evaluates parameters on one split, the same way each time it is called.
+
+    The loss is the training objective (label-smoothed) and ``nll`` the plain
+    cross-entropy, both a mean over all tokens of the whole split. The score is of
+    ``train.eval_examples`` examples spread evenly over the split.
+    """
+
+    def __init__(self, config: Config, model: nn.Module, tokenizer: Tokenizer, split: Split):
+        self._dataset = config.data.dataset
+        self._pairs = split.pairs
+        self._plan = BatchPlan(
+            split.pairs.source_lengths,
+            split.pairs.target_lengths,
+            config.data.batch_tokens,
+            config.data.num_buckets,
+            config.train.seed,
+            shuffle=False,
+        )
+        self._step = make_eval_step(model, config.train.label_smoothing)
+        count = min(config.train.eval_examples, len(split.sources))
+        chosen = np.linspace(0, len(split.sources), count, endpoint=False).astype(int)
+        self._sources = [split.sources[i] for i in chosen]
+        self._references = [split.references[i] for i in chosen]
+        self._model, self._tokenizer = model, tokenizer
+        self._greedy: DecodeConfig = dataclasses.replace(config.decode, beam_size=1)
+        self._translator: Translator | None = None
+
+    def __call__(self, params: Any) -> dict[str, float]:
+        """``loss``, ``nll``, ``perplexity`` and the dataset's scores, as fractions or points."""
+        return {**self.loss(params), **self.score(params)}
+
+    def loss(self, params: Any) -> dict[str, float]:
+        """Mean loss over every example of the split, each taken once."""
+        batches = prefetch(self._plan, self._pairs, 0, self._plan.steps_per_epoch)
+        sums = jax.device_get([self._step(params, batch) for _, batch in batches])
+        loss, nll, weight = np.asarray(sums, np.float64).sum(axis=0)
+        return {"loss": loss / weight, "nll": nll / weight, "perplexity": np.exp(nll / weight)}
+
+    def score(self, params: Any) -> dict[str, float]:
+        """Scores of greedy output; empty if ``train.eval_examples`` is 0."""
+        if not self._sources:
+            return {}
+        if self._translator is None:
+            self._translator = Translator(self._model, params, self._tokenizer, self._greedy)
+        self._translator.params = params
+        outputs = self._translator.translate(self._sources)
+        return score(self._dataset, [best[0].text for best in outputs], self._references)

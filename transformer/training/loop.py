@@ -1,0 +1,252 @@
+"""Training from a configuration to a checkpoint, and on from there."""
+
+import dataclasses
+import math
+import signal
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from transformer.config import Config, from_dict, to_dict
+from transformer.data.batches import prefetch
+from transformer.data.pipeline import Data, Split, prepare
+from transformer.data.plan import BatchPlan
+from transformer.data.tokenizer import Tokenizer, check_ids
+from transformer.errors import UserError
+from transformer.models.seq2seq import Seq2Seq
+from transformer.training.checkpoint import Checkpoints, Meta
+from transformer.training.evaluation import Evaluator
+from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
+from transformer.training.optimizer import make_optimizer, make_schedule
+from transformer.training.resume import require_same_run
+from transformer.training.signals import Interrupted, StopRequest
+from transformer.training.state import TrainState, init_state
+from transformer.training.step import StepMetrics, make_train_step
+
+
+class NonFiniteLoss(UserError):
+    """The loss or its gradient became infinite or not a number: training cannot go on."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a call of `train` ended."""
+
+    workdir: Path
+    step: int
+    """Optimizer steps done in all."""
+    steps: int
+    """Optimizer steps asked for (``train.steps``)."""
+    validation: dict[str, float] | None
+    """Metrics on the validation split after the last step, if it was evaluated then."""
+    signal: int | None = None
+    """The signal that stopped training early."""
+
+    @property
+    def exit_code(self) -> int:
+        """0, or by the shell's convention 128 + the signal (130 for Ctrl-C, 143 for SIGTERM)."""
+        return 0 if self.signal is None else 128 + self.signal
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """All metrics logged so far: `read_metrics`."""
+        return read_metrics(self.workdir)
+
+
+def train(config: Config, workdir: str | Path, console: Console | None = None) -> TrainResult:
+    """Trains a model, or goes on from the last checkpoint in ``workdir``.
+
+    A run that was stopped, at whatever moment, and called again ends in the same
+    parameters, bit for bit on CPU, as one that was not. ``train.steps`` may grow.
+
+    Raises:
+        UserError: a setting or the data is not what the run in ``workdir`` began with, or
+            cannot be used.
+        NonFiniteLoss: names the step, the examples of its batch and the last checkpoint.
+    """
+    workdir, console = Path(workdir), console or Console()
+    with Checkpoints(workdir / "checkpoints", config.train.keep) as checkpoints:
+        saved = None if checkpoints.last is None else checkpoints.meta(checkpoints.last)
+        tokenizer = None
+        if saved is not None:
+            for note in require_same_run(from_dict(saved.config), config, workdir):
+                console.print(note, highlight=False, markup=False)
+            if saved.step >= config.train.steps:
+                console.print(
+                    f"{workdir}: already complete at step {saved.step}; "
+                    "to train on, give a larger train.steps",
+                    highlight=False,
+                    markup=False,
+                )
+                return TrainResult(workdir, saved.step, config.train.steps, saved.validation)
+            tokenizer = Tokenizer.from_json(saved.tokenizer)
+        data = prepare(config.data, tokenizer, ("train", "validation"), log=console.print)
+        run = _Run(config, data, workdir, checkpoints, console)
+        return run(saved)
+
+
+class _Run:
+    """One call of `train`, once the data is there."""
+
+    def __init__(
+        self,
+        config: Config,
+        data: Data,
+        workdir: Path,
+        checkpoints: Checkpoints,
+        console: Console,
+    ):
+        assert data.train is not None  # `prepare` refuses a data set without
+        self.config = config = _with_vocabulary(config, data.tokenizer, data.train)
+        self.workdir, self.checkpoints, self.console = workdir, checkpoints, console
+        self.tokenizer = data.tokenizer.to_json()
+        self.pairs, self.fingerprint = data.train.pairs, data.train.fingerprint
+        self.plan = BatchPlan(
+            self.pairs.source_lengths,
+            self.pairs.target_lengths,
+            config.data.batch_tokens,
+            config.data.num_buckets,
+            config.train.seed,
+            shuffle=True,
+            group=config.train.accumulate,
+        )
+        self.model = Seq2Seq(config.model)
+        schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
+        self.optimizer = make_optimizer(config.optimizer, schedule)
+        self.step = make_train_step(
+            self.model,
+            self.optimizer,
+            schedule,
+            config.train.label_smoothing,
+            config.train.seed,
+            config.train.accumulate,
+        )
+        self.evaluate = (
+            Evaluator(config, self.model, data.tokenizer, data.validation)
+            if data.validation is not None
+            else None
+        )
+        self.pending: deque[tuple[int, np.ndarray, StepMetrics]] = deque()
+        self.interval: dict[str, float] = {}
+
+    def __call__(self, saved: Meta | None) -> TrainResult:
+        settings, start = self.config.train, 0
+        state = self._start(saved)
+        if saved is not None:
+            start, self.interval = saved.step, dict(saved.interval or {})
+        with (
+            MetricsLog(self.workdir, start) as self.log,
+            ConsoleReport(self.console, start, settings.steps) as self.report,
+            StopRequest() as stop,
+        ):
+            self.logged_at = self.report.clock()
+            validation = None
+            for index, batch in prefetch(self.plan, self.pairs, start, settings.steps):
+                step = index + 1
+                state, metrics = self.step(state, batch)
+                self.pending.append((step, batch["ids"], metrics))
+                # The metrics of one step are fetched while the next one runs.
+                self._check(waiting=1)
+                due = step == settings.steps
+                evaluate = self.evaluate is not None and (due or step % settings.eval_every == 0)
+                if evaluate or due or step % settings.save_every == 0 or stop.signal:
+                    self._check(waiting=0)
+                    validation = self._evaluate(step, state, stop) if evaluate else None
+                    self._save(step, state, validation)
+                if stop.signal:
+                    break
+            self.checkpoints.wait()
+        if stop.signal and step < settings.steps:
+            name = signal.Signals(stop.signal).name
+            self.report.line(
+                f"{name}: stopped after step {step} of {settings.steps} and saved in "
+                f"{self.workdir}; the same command goes on from there"
+            )
+        return TrainResult(self.workdir, step, settings.steps, validation, stop.signal)
+
+    def _start(self, saved: Meta | None) -> TrainState:
+        seed = self.config.train.seed
+        if saved is None:
+            return jax.jit(init_state, static_argnums=(0, 1, 2))(self.model, self.optimizer, seed)
+        if saved.fingerprint != self.fingerprint:
+            raise UserError(
+                f"data.train: its tokens differ from those the run in {self.workdir} began with "
+                f"(fingerprint {self.fingerprint}, expected {saved.fingerprint})"
+            )
+        like = jax.eval_shape(lambda: init_state(self.model, self.optimizer, seed))
+        return self.checkpoints.restore(saved.step, like)
+
+    def _check(self, waiting: int) -> None:
+        """Logs finished steps until only ``waiting`` are left; raises at the first bad one."""
+        while len(self.pending) > waiting:
+            step, ids, metrics = self.pending.popleft()
+            sums, grad_norm, rate = jax.device_get(metrics)
+            if not (math.isfinite(sums.loss) and math.isfinite(grad_norm)):
+                last = self.checkpoints.last
+                raise NonFiniteLoss(
+                    f"step {step}: loss {sums.loss / sums.weight:.4g}, gradient norm "
+                    f"{grad_norm:.4g}; training examples {', '.join(map(str, ids[ids >= 0]))}; "
+                    f"last good checkpoint: {last and self.checkpoints.path(last)}"
+                )
+            for name, value in sums._asdict().items():
+                self.interval[name] = self.interval.get(name, 0.0) + float(value)
+            self.report.advance(step, sums.loss / sums.weight, float(rate), float(sums.weight))
+            if step % self.config.train.log_every == 0 or step == self.config.train.steps:
+                self._log_interval(step, float(grad_norm), float(rate))
+
+    def _log_interval(self, step: int, grad_norm: float, learning_rate: float) -> None:
+        sums, self.interval = self.interval, {}
+        seconds, self.logged_at = self.report.clock() - self.logged_at, self.report.clock()
+        values = {
+            "loss": sums["loss"] / sums["weight"],
+            "nll": sums["nll"] / sums["weight"],
+            "tokens": sums["weight"],
+            "grad_norm": grad_norm,
+            "learning_rate": learning_rate,
+            "tokens_per_second": sums["weight"] / seconds,
+        }
+        self.log.write(step, "train", values)
+        self.report.logged(step)
+
+    def _evaluate(self, step: int, state: TrainState, stop: StopRequest) -> dict[str, float] | None:
+        try:
+            with self.report.paused("evaluating"), stop.interrupting():
+                values = self.evaluate(state.params)
+        except Interrupted:
+            return None
+        self.log.write(step, "validation", values)
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+        self.report.line(f"validation after step {step}: {shown}")
+        return values
+
+    def _save(self, step: int, state: TrainState, validation: dict[str, float] | None) -> None:
+        meta = Meta(
+            step,
+            to_dict(self.config),
+            self.tokenizer,
+            self.fingerprint,
+            validation,
+            self.interval,
+        )
+        with self.report.paused("saving"):
+            self.checkpoints.save(state, meta)
+
+
+def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Config:
+    """``config`` with the vocabulary's size filled in, large enough for every id of the data."""
+    size = config.model.vocab_size or tokenizer.vocab_size
+    if size < tokenizer.vocab_size:
+        raise UserError(
+            f"model.vocab_size = {size}: expected at least the tokenizer's "
+            f"{tokenizer.vocab_size}, or None"
+        )
+    # On a device an id beyond the table would be clamped to its last row, silently.
+    for tokens in (train.pairs.source_tokens, train.pairs.target_tokens):
+        check_ids([tokens.min(), tokens.max()], size)
+    model = dataclasses.replace(config.model, vocab_size=size)
+    return dataclasses.replace(config, model=model)

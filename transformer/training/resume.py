@@ -1,0 +1,49 @@
+"""What must not change between the parts of one run."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from transformer.config import Config
+from transformer.errors import UserError
+
+# Where things lie, not what they are: the fingerprint guards the contents.
+_PLACES = {"data.data_dir", "data.train", "data.validation", "data.test"}
+# What a resumed run may do otherwise than before; the rest of train.* fixes the batches.
+_FREE = {"train.steps", "train.log_every", "train.eval_every", "train.eval_examples"}
+_FREE |= {"train.save_every", "train.keep"}
+
+
+def require_same_run(saved: Config, given: Config, where: object) -> list[str]:
+    """Checks that ``given`` may go on with a run that ``saved`` began.
+
+    Returns:
+        A line for every setting of the optimizer that changed: allowed, but worth saying.
+
+    Raises:
+        UserError: a setting of the model, the data, the seed or the objective changed.
+    """
+    notes = []
+    for name, before, now in _differences(saved, given):
+        if name.startswith("optimizer."):
+            notes.append(f"{name} = {now!r} from here on (was {before!r})")
+        elif not name.startswith("decode.") and name not in _PLACES | _FREE:
+            raise UserError(
+                f"{name} = {now!r}: expected {before!r}, with which the run in {where} began; "
+                "take another workdir for another run"
+            )
+    return notes
+
+
+def _differences(saved: Config, given: Config) -> Sequence[tuple[str, Any, Any]]:
+    found = []
+    for section in dataclasses.fields(Config):
+        before, now = getattr(saved, section.name), getattr(given, section.name)
+        for field in dataclasses.fields(before):
+            values = getattr(before, field.name), getattr(now, field.name)
+            name = f"{section.name}.{field.name}"
+            # A saved configuration has the tokenizer's size filled in.
+            filled = name == "model.vocab_size" and values[1] is None
+            if values[0] != values[1] and not filled:
+                found.append((name, *values))
+    return found

@@ -1,0 +1,131 @@
+"""The training and evaluation steps: pure functions, compiled once a batch shape."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int
+
+from transformer.data.tokenizer import PAD
+from transformer.functional.losses import LossSums, linear_cross_entropy
+from transformer.training.optimizer import Schedule
+from transformer.training.state import TrainState
+
+Batch = Mapping[str, Int[Array | np.ndarray, "B _"]]
+"""``source`` [B,S], ``inputs`` [B,T] (begins with BOS), ``targets`` [B,T] (ends with EOS)."""
+
+
+class StepMetrics(NamedTuple):
+    """One optimizer step, as scalars on the device."""
+
+    sums: LossSums
+    """Sums over the step's target tokens; divide by ``sums.weight`` for means."""
+    grad_norm: Float[Array, ""]
+    """Norm of the whole gradient, before clipping."""
+    learning_rate: Float[Array, ""]
+
+
+TrainStep = Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]
+EvalStep = Callable[[Any, Batch], LossSums]
+
+
+def loss_sums(
+    model: nn.Module,
+    params: Any,
+    batch: Batch,
+    label_smoothing: float,
+    dropout_key: Array | None = None,
+) -> LossSums:
+    """The label-smoothed loss (paper section 5.4), summed over the target tokens.
+
+    With a ``dropout_key`` the model is in training mode.
+    """
+    training = dropout_key is not None
+    hidden = model.apply(
+        {"params": params},
+        batch["source"],
+        batch["inputs"],
+        train=training,
+        method="hidden",
+        rngs={"dropout": dropout_key} if training else None,
+    )
+    targets = batch["targets"].reshape(-1)
+    return linear_cross_entropy(
+        hidden.reshape(targets.size, -1),
+        params["embedding"]["embedding"],
+        targets,
+        (targets != PAD).astype(jnp.float32),
+        label_smoothing,
+    )
+
+
+def make_train_step(
+    model: nn.Module,
+    optimizer: optax.GradientTransformation,
+    schedule: Schedule,
+    label_smoothing: float,
+    seed: int,
+    accumulate: int = 1,
+) -> TrainStep:
+    """Builds ``step(state, batch) -> (state, metrics)``, which consumes (donates) its state.
+
+    The gradient is that of the mean loss over all target tokens of the batch. With
+    ``accumulate`` above 1 the batch's rows are taken in that many equal parts, one at
+    a time: gradients of sums are added up and divided once by the whole weight, so
+    the result is that of the whole batch however the tokens are spread over the parts.
+    Dropout follows from (seed, step, part).
+    """
+
+    def gradient(params: Any, batch: Batch, key: Array) -> tuple[Any, LossSums]:
+        def objective(params: Any) -> tuple[Float[Array, ""], LossSums]:
+            sums = loss_sums(model, params, batch, label_smoothing, key)
+            return sums.loss, sums
+
+        return jax.grad(objective, has_aux=True)(params)
+
+    def accumulated(params: Any, batch: Batch, key: Array) -> tuple[Any, LossSums]:
+        if accumulate == 1:
+            return gradient(params, batch, key)
+
+        def add(total: Any, part: tuple[Batch, Array]) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, gradient(params, *part)), None
+
+        parts = jax.tree.map(lambda x: x.reshape(accumulate, -1, *x.shape[1:]), dict(batch))
+        keys = jax.random.split(key, accumulate)
+        shapes = jax.eval_shape(gradient, params, batch, key)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.scan(add, zeros, (parts, keys))[0]
+
+    @partial(jax.jit, donate_argnums=0)
+    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
+        step = state.step + 1
+        key = jax.random.fold_in(jax.random.key(seed), step)
+        grads, sums = accumulated(state.params, batch, key)
+        weight = jnp.maximum(sums.weight, 1.0)
+        grads = jax.tree.map(lambda g: g / weight, grads)
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        metrics = StepMetrics(sums, optax.tree.norm(grads), schedule(step))
+        return TrainState(step, params, opt_state), metrics
+
+    return lambda state, batch: train_step(state, _arrays(batch))
+
+
+def make_eval_step(model: nn.Module, label_smoothing: float) -> EvalStep:
+    """Builds ``step(params, batch) -> sums`` over the batch's target tokens, without dropout."""
+
+    @jax.jit
+    def evaluate(params: Any, batch: Batch) -> LossSums:
+        return loss_sums(model, params, batch, label_smoothing)
+
+    return lambda params, batch: evaluate(params, _arrays(batch))
+
+
+def _arrays(batch: Batch) -> Batch:
+    """The parts of a batch that the device needs (not the example ids)."""
+    return {name: batch[name] for name in ("source", "inputs", "targets")}
