@@ -1,0 +1,1 @@
+"""From text to batches: sources, tokenizers, the token store, the batch plan."""

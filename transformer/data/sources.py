@@ -1,0 +1,235 @@
+"""Where text pairs come from: the dictionary, TFDS translation sets, local files."""
+
+import difflib
+import gzip
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from transformer.config import DataConfig
+from transformer.data import dictionary
+from transformer.errors import UserError
+
+SplitName = Literal["train", "validation", "test"]
+Log = Callable[[str], None]
+
+# Records a TFDS data source is asked for at once: ten times faster than one by one.
+_RECORDS = 10_000
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Source texts with, for each, all of its right answers (at least one)."""
+
+    sources: list[str]
+    references: list[list[str]]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def data_directory(config: DataConfig) -> Path:
+    """Where prepared sets and token stores are kept."""
+    if config.data_dir is None:
+        return Path.home() / ".cache" / "transformer"
+    return Path(config.data_dir).expanduser()
+
+
+def read(config: DataConfig, split: SplitName, log: Log = print) -> Pairs | None:
+    """The pairs of one split, without those that are blank on either side.
+
+    Args:
+        config: names the source.
+        split: which part of it.
+        log: is told how many pairs were read and how many were blank.
+
+    Returns:
+        None if the source has no such split.
+
+    Raises:
+        UserError: a file, package or set is missing, broken or holds no pairs.
+    """
+    if config.dataset == "files":
+        paths: tuple[str, ...] = getattr(config, split)
+        pairs = read_files(paths, f"data.{split}") if paths else None
+    elif config.dataset == "cmudict":
+        words = dictionary.load()[split]
+        pairs = Pairs(list(words), list(words.values()))
+    else:
+        pairs = read_tfds(config, split)
+    if pairs is None:
+        return None
+    kept = [i for i, text in enumerate(pairs.sources) if text.strip() and _any_text(pairs, i)]
+    blank = len(pairs) - len(kept)
+    if not kept:
+        raise UserError(f"data.{split}: no pairs in {len(pairs)} lines of {config.dataset}")
+    note = f" ({blank} of {len(pairs)} blank on a side, left out)" if blank else ""
+    log(f"{split}: {len(kept)} pairs{note}")
+    if not blank:
+        return pairs
+    return Pairs([pairs.sources[i] for i in kept], [pairs.references[i] for i in kept])
+
+
+def _any_text(pairs: Pairs, index: int) -> bool:
+    return any(reference.strip() for reference in pairs.references[index])
+
+
+# Local files
+
+
+def read_lines(path: str | Path, setting: str) -> list[str]:
+    """The lines of a UTF-8 text file, gzip or not.
+
+    Lines end at "\\n" alone, so U+2028 and the like are text; the "\\r" of a CRLF
+    and a byte-order mark are removed.
+
+    Raises:
+        UserError: the file is missing, unreadable, or not UTF-8 (with the line).
+    """
+    path = Path(path).expanduser()
+    try:
+        data = path.read_bytes()
+        if data.startswith(b"\x1f\x8b"):
+            data = gzip.decompress(data)
+    except FileNotFoundError:
+        raise UserError(f"{setting} {path}: no such file{_nearest(path)}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{setting} {path}: broken gzip file ({error})") from error
+    except OSError as error:
+        raise UserError(f"{setting} {path}: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; expected UTF-8 text"
+        ) from error
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def _nearest(path: Path) -> str:
+    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean {path.parent / close[0]}?" if close else ""
+
+
+def read_files(paths: tuple[str, ...], setting: str) -> Pairs:
+    """Pairs from one TSV file (source TAB target) or from two line-parallel files.
+
+    Raises:
+        UserError: as `read_lines`; unequal numbers of lines; a row that is not two columns.
+    """
+    if len(paths) == 1:
+        return _read_tsv(paths[0], setting)
+    source, target = (read_lines(path, setting) for path in paths)
+    if len(source) != len(target):
+        raise UserError(
+            f"{setting}: {paths[0]} has {len(source)} lines and {paths[1]} has {len(target)}; "
+            "expected as many"
+        )
+    return Pairs(source, [[text] for text in target])
+
+
+def _read_tsv(path: str, setting: str) -> Pairs:
+    sources, references = [], []
+    for number, line in enumerate(read_lines(path, setting), start=1):
+        columns = line.split("\t") if line.strip() else ["", ""]
+        if len(columns) != 2:
+            raise UserError(
+                f"{path}:{number}: {len(columns)} column{'s' * (len(columns) > 1)}; "
+                "expected two, source TAB target"
+            )
+        sources.append(columns[0])
+        references.append([columns[1]])
+    return Pairs(sources, references)
+
+
+# TensorFlow Datasets
+
+
+def read_tfds(config: DataConfig, split: SplitName) -> Pairs | None:
+    """Pairs from a TFDS set whose supervised keys are two texts, such as any translation set.
+
+    The set is built in array_record, which needs no TensorFlow, unless an earlier
+    run has left it in the data directory.
+
+    Raises:
+        UserError: the set does not exist, cannot be built here, or is not of text pairs.
+    """
+    name = config.dataset.removeprefix("tfds:")
+    where = f"data.dataset = {config.dataset!r}"
+    builder = _tfds_builder(name, data_directory(config) / "tfds", where)
+    source_key, target_key = _tfds_keys(builder, config.source_language, where)
+    if split not in builder.info.splits:
+        return None
+    try:
+        records = builder.as_data_source(split=split)
+    except Exception as error:
+        raise UserError(f"{where}: cannot be read here: {_one_line(error)}") from error
+    sources: list[str] = []
+    references: list[list[str]] = []
+    for start in range(0, len(records), _RECORDS):
+        numbers = range(start, min(start + _RECORDS, len(records)))
+        for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
+            place = f"{where}, {split}[{number}]"
+            sources.append(_text(record[source_key], place))
+            answers = record[target_key]
+            answers = [answers] if isinstance(answers, bytes | str) else answers
+            references.append([_text(answer, place) for answer in answers])
+    return Pairs(sources, references)
+
+
+def _tfds_builder(name: str, directory: Path, where: str) -> Any:
+    import tensorflow_datasets as tfds  # here, because most runs do not need it
+
+    if name.split("/")[0] == "cmudict":
+        import transformer.data.cmudict  # noqa: F401  registers the set
+    try:
+        builder = tfds.builder(name, data_dir=directory, file_format="array_record")
+        builder.download_and_prepare()
+    except UserError:
+        raise
+    except tfds.core.DatasetNotFoundError as error:
+        raise UserError(f"{where}: no such set in TFDS: {_one_line(error)}") from error
+    except ImportError as error:
+        missing = (error.name or "a package").split(".")[0]
+        raise UserError(
+            f"{where}: building this set needs {missing}, which is not installed: pip install "
+            f"{missing}, or prepare it elsewhere in array_record and copy it to {directory}"
+        ) from error
+    except Exception as error:  # each set's own code runs here: network, disk, licences
+        raise UserError(f"{where}: TFDS could not build it: {_one_line(error)}") from error
+    return builder
+
+
+def _tfds_keys(builder: Any, source_language: str | None, where: str) -> tuple[str, str]:
+    """The features that hold the source and the target."""
+    keys = builder.info.supervised_keys
+    if not keys or len(keys) != 2 or not all(_is_text(builder.info.features[k]) for k in keys):
+        raise UserError(f"{where}: not a set of text pairs; its features: {builder.info.features}")
+    if source_language is None or source_language == keys[0]:
+        return keys[0], keys[1]
+    if source_language == keys[1]:
+        return keys[1], keys[0]
+    raise UserError(f"data.source_language = {source_language!r}: expected {keys[0]} or {keys[1]}")
+
+
+def _is_text(feature: Any) -> bool:
+    import tensorflow_datasets as tfds
+
+    feature = getattr(feature, "feature", feature)  # a sequence of texts: several answers
+    return isinstance(feature, tfds.features.Text)
+
+
+def _text(value: Any, place: str) -> str:
+    try:
+        return value if isinstance(value, str) else value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{place}: not UTF-8 ({error})") from error
+
+
+def _one_line(error: Exception, limit: int = 300) -> str:
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= limit else text[:limit] + "…"

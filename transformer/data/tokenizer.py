@@ -1,0 +1,281 @@
+"""Text to token ids and back; a tokenizer travels as JSON inside the checkpoint."""
+
+import base64
+import hashlib
+import io
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import sentencepiece
+
+from transformer.config import DataConfig
+from transformer.errors import UserError
+
+PAD, UNK, BOS, EOS = range(4)
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+UNKNOWN_TEXT = "⁇"
+
+Symbol = Literal["characters", "words"]
+
+# The unigram algorithm's result depends on its number of threads, so that is fixed.
+_TRAINER_THREADS = 2
+# Sentencepiece leaves out training lines longer than this many bytes.
+_TRAINER_LINE_BYTES = 65_536
+# Lines the vocabulary is learned from at most; beyond, evenly spaced ones are taken.
+_TRAINER_LINES = 4_000_000
+
+
+def check_ids(ids: Iterable[int], vocab_size: int) -> None:
+    """Refuses ids outside the vocabulary, which gathers on a device clamp silently.
+
+    Raises:
+        UserError: an id is negative or at least `vocab_size`; the message names it.
+    """
+    for position, token in enumerate(ids):
+        if not 0 <= token < vocab_size:
+            raise UserError(
+                f"token id {token} at position {position}: expected 0 to {vocab_size - 1} "
+                f"(a vocabulary of {vocab_size})"
+            )
+
+
+class Tokenizer(ABC):
+    """One vocabulary for both sides; ids 0 to 3 are padding, unknown, begin and end."""
+
+    kind: str
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """Number of ids, specials included."""
+
+    @abstractmethod
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without begin and end."""
+
+    @abstractmethod
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without begin and end."""
+
+    @abstractmethod
+    def _join(self, ids: list[int], side: Literal["source", "target"]) -> str: ...
+
+    @abstractmethod
+    def _piece(self, token: int) -> str: ...
+
+    @abstractmethod
+    def _state(self) -> dict[str, Any]: ...
+
+    def encode_source(self, text: str) -> list[int]:
+        """The ids of `text`, without begin and end."""
+        return self.encode_sources([text])[0]
+
+    def encode_target(self, text: str) -> list[int]:
+        """The ids of `text`, without begin and end."""
+        return self.encode_targets([text])[0]
+
+    def decode_source(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; padding, begin and end are left out, unknown becomes "⁇".
+
+        Raises:
+            UserError: an id outside the vocabulary.
+        """
+        return self._join(self._checked(ids, skip=(PAD, BOS, EOS)), "source")
+
+    def decode_target(self, ids: Iterable[int]) -> str:
+        """As `decode_source`, for the target side."""
+        return self._join(self._checked(ids, skip=(PAD, BOS, EOS)), "target")
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """What each id stands for, specials included: labels for pictures and logs.
+
+        Raises:
+            UserError: an id outside the vocabulary.
+        """
+        return [SPECIALS[i] if i < len(SPECIALS) else self._piece(i) for i in self._checked(ids)]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types from which `from_json` makes an equal tokenizer."""
+        return {"kind": self.kind, **self._state()}
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> "Tokenizer":
+        """The inverse of `to_json`.
+
+        Raises:
+            UserError: `values` describe no tokenizer.
+        """
+        state = {key: value for key, value in values.items() if key != "kind"}
+        kinds = {kind.kind: kind for kind in (SentencePiece, Symbols)}
+        if values.get("kind") not in kinds:
+            raise UserError(f"tokenizer kind {values.get('kind')!r}: expected {' or '.join(kinds)}")
+        return kinds[values["kind"]].from_state(**state)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything that decides how text is encoded."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def _checked(self, ids: Iterable[int], skip: tuple[int, ...] = ()) -> list[int]:
+        checked = [int(i) for i in ids]
+        check_ids(checked, self.vocab_size)
+        return [i for i in checked if i not in skip]
+
+
+class SentencePiece(Tokenizer):
+    """Subwords, shared by source and target (Kudo and Richardson 2018).
+
+    Without normalisation decoding is the exact inverse of encoding, for any text
+    but a literal "▁" (U+2581), sentencepiece's own mark for a space: it comes back
+    as a space. Characters the vocabulary lacks are spelled in UTF-8 bytes. Names
+    of specials in a text, such as "</s>", are text.
+    """
+
+    kind = "sentencepiece"
+
+    def __init__(self, model: bytes) -> None:
+        self._model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @classmethod
+    def from_state(cls, model: str) -> "SentencePiece":
+        return cls(base64.b64decode(model))
+
+    @classmethod
+    def train(cls, lines: Sequence[str], config: DataConfig) -> "SentencePiece":
+        """Learns a vocabulary of exactly `config.vocab_size` pieces from `lines`.
+
+        Raises:
+            UserError: the size is impossible with these lines; the message gives the bound.
+        """
+        stride = -(-len(lines) // _TRAINER_LINES)
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=(part for line in lines[::stride] for part in line.split("\n")),
+                model_writer=model,
+                vocab_size=config.vocab_size,
+                model_type=config.sentencepiece_type,
+                normalization_rule_name=config.normalization,
+                remove_extra_whitespaces=False,
+                byte_fallback=True,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                unk_surface=UNKNOWN_TEXT,
+                num_threads=_TRAINER_THREADS,
+                max_sentence_length=_TRAINER_LINE_BYTES,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise UserError(
+                f"data.vocab_size = {config.vocab_size}: {_size_problem(str(error))}"
+            ) from error
+        return cls(model.getvalue())
+
+    @property
+    def vocab_size(self) -> int:
+        return self._processor.get_piece_size()
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._processor.encode(list(texts))
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.encode_sources(texts)
+
+    def _join(self, ids: list[int], side: Literal["source", "target"]) -> str:
+        return self._processor.decode(ids)
+
+    def _piece(self, token: int) -> str:
+        return self._processor.id_to_piece(token)
+
+    def _state(self) -> dict[str, Any]:
+        return {"model": base64.b64encode(self._model).decode("ascii")}
+
+
+def _size_problem(message: str) -> str:
+    """Sentencepiece's complaint in one line, with the bound it names."""
+    if found := re.search(r"value <= (\d+)", message):
+        return f"the training text supports at most {found[1]} pieces"
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return f"expected at least {found[1]} (specials, bytes and the text's characters)"
+    return f"sentencepiece cannot train: {' '.join(message.split())}"
+
+
+class Symbols(Tokenizer):
+    """A symbol is a character or a space-separated word; both sides share the ids.
+
+    Symbols that were not in the training text become UNK. Runs of spaces between
+    words are not kept.
+    """
+
+    kind = "symbols"
+
+    def __init__(self, symbols: Sequence[str], source: Symbol, target: Symbol) -> None:
+        self._symbols = [*SPECIALS, *symbols]
+        self._ids = {symbol: i for i, symbol in enumerate(symbols, start=len(SPECIALS))}
+        self._units: dict[str, Symbol] = {"source": source, "target": target}
+
+    @classmethod
+    def from_state(cls, symbols: list[str], source: Symbol, target: Symbol) -> "Symbols":
+        return cls(symbols, source, target)
+
+    @classmethod
+    def train(cls, sources: Sequence[str], targets: Sequence[str], config: DataConfig) -> "Symbols":
+        """The distinct symbols of both sides, in the order of their code points."""
+        found: set[str] = set()
+        for text in sources:
+            found.update(_segment(text, config.source_symbols))
+        for text in targets:
+            found.update(_segment(text, config.target_symbols))
+        return cls(sorted(found), config.source_symbols, config.target_symbols)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._symbols)
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._encode(texts, self._units["source"])
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._encode(texts, self._units["target"])
+
+    def _encode(self, texts: Sequence[str], unit: Symbol) -> list[list[int]]:
+        lookup = self._ids.get
+        return [[lookup(symbol, UNK) for symbol in _segment(text, unit)] for text in texts]
+
+    def _join(self, ids: list[int], side: Literal["source", "target"]) -> str:
+        separator = " " if self._units[side] == "words" else ""
+        return separator.join(UNKNOWN_TEXT if i == UNK else self._symbols[i] for i in ids)
+
+    def _piece(self, token: int) -> str:
+        return self._symbols[token]
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "symbols": self._symbols[len(SPECIALS) :],
+            "source": self._units["source"],
+            "target": self._units["target"],
+        }
+
+
+def _segment(text: str, unit: Symbol) -> Iterable[str]:
+    """Splits at U+0020 only: other white space is part of a word."""
+    return text if unit == "characters" else filter(None, text.split(" "))
+
+
+def train_tokenizer(
+    config: DataConfig, sources: Sequence[str], targets: Sequence[str]
+) -> Tokenizer:
+    """The tokenizer `config` describes, made from the training split.
+
+    Raises:
+        UserError: `config.vocab_size` is impossible with these texts.
+    """
+    if config.tokenizer == "symbols":
+        return Symbols.train(sources, targets, config)
+    return SentencePiece.train([*sources, *targets], config)
