@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from transformer.errors import UserError
+from transformer.errors import UserError, did_you_mean
 
 
 def _require(condition: bool, setting: str, value: object, expected: str) -> None:
@@ -305,7 +305,8 @@ def load(path: str | Path) -> Config:
     """
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"--config {path}: no such file")
+        siblings = [str(p) for p in path.parent.glob("*.py")]
+        raise UserError(f"--config {path}: no such file{did_you_mean(str(path), siblings)}")
     scope: dict[str, Any] = {"__name__": "config", "__file__": str(path)}
     try:
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), scope)

@@ -1,10 +1,25 @@
 """The one exception a user's mistake raises."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class UserError(ValueError):
     """A mistake the user can mend: a setting, a file, a shape, an id.
 
-    The message is one line that says what was found, what was expected and
-    where (``file:line``, a setting such as ``model.num_heads``, or a parameter
-    path). The command line prints it without a traceback and exits with 2.
+    The message says what was found, what was expected and where (``file:line``, a
+    setting such as ``model.num_heads``, or a parameter path). The command line prints
+    it without a traceback and exits with 2.
     """
+
+
+def did_you_mean(found: str, known: Iterable[str], show: str = "{}") -> str:
+    """``"; did you mean X?"`` for the nearest known name, or "" where none is near.
+
+    Args:
+        found: what the user wrote.
+        known: the names that exist.
+        show: how the name is written, "{}" standing for it.
+    """
+    near = difflib.get_close_matches(found, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {show.format(near[0])}?" if near else ""

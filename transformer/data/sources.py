@@ -1,7 +1,7 @@
 """Where text pairs come from: the dictionary, TFDS translation sets, local files."""
 
-import difflib
 import gzip
+import importlib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,17 @@ from typing import Any, Literal
 
 from transformer.config import DataConfig
 from transformer.data import dictionary
-from transformer.errors import UserError
+from transformer.errors import UserError, did_you_mean
 
 SplitName = Literal["train", "validation", "test"]
 Log = Callable[[str], None]
 
 # Records a TFDS data source is asked for at once: ten times faster than one by one.
 _RECORDS = 10_000
+
+
+CACHE = Path.home() / ".cache" / "transformer"
+"""Where everything is kept that can be made again."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Pairs:
 def data_directory(config: DataConfig) -> Path:
     """Where prepared sets and token stores are kept."""
     if config.data_dir is None:
-        return Path.home() / ".cache" / "transformer"
+        return CACHE
     return Path(config.data_dir).expanduser()
 
 
@@ -99,20 +103,33 @@ def read_lines(path: str | Path, setting: str) -> list[str]:
         raise UserError(f"{setting} {path}: broken gzip file ({error})") from error
     except OSError as error:
         raise UserError(f"{setting} {path}: {error.strerror}") from error
+    return decode_lines(data, path)
+
+
+def decode_lines(data: bytes, place: object, first: int = 1) -> list[str]:
+    """The lines of UTF-8 text, as `read_lines` splits them.
+
+    Args:
+        data: whole lines.
+        place: the name of the file, for an error.
+        first: number of the first line in that file.
+
+    Raises:
+        UserError: a byte is not UTF-8; names file and line.
+    """
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig" if first == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = first + data.count(b"\n", 0, error.start)
         raise UserError(
-            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; expected UTF-8 text"
+            f"{place}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; expected UTF-8 text"
         ) from error
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def _nearest(path: Path) -> str:
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return f"; did you mean {path.parent / close[0]}?" if close else ""
+    return did_you_mean(path.name, names, str(path.parent / "{}"))
 
 
 def read_files(paths: tuple[str, ...], setting: str) -> Pairs:
@@ -184,15 +201,19 @@ def read_tfds(config: DataConfig, split: SplitName) -> Pairs | None:
 def _tfds_builder(name: str, directory: Path, where: str) -> Any:
     import tensorflow_datasets as tfds  # here, because most runs do not need it
 
-    if name.split("/")[0] == "cmudict":
-        import transformer.data.cmudict  # noqa: F401  registers the set
+    # TFDS stops looking for sets at the first that needs TensorFlow, before WMT's.
+    importlib.import_module("tensorflow_datasets.translate")
+    importlib.import_module("transformer.data.cmudict")
     try:
         builder = tfds.builder(name, data_dir=directory, file_format="array_record")
         builder.download_and_prepare()
     except UserError:
         raise
     except tfds.core.DatasetNotFoundError as error:
-        raise UserError(f"{where}: no such set in TFDS: {_one_line(error)}") from error
+        known = tfds.list_builders(with_community_datasets=False)
+        close = difflib.get_close_matches(name.partition("/")[0], known, n=1)
+        hint = f"; did you mean tfds:{close[0]}?" if close else ""
+        raise UserError(f"{where}: TFDS has no such set{hint}") from error
     except ImportError as error:
         missing = (error.name or "a package").split(".")[0]
         raise UserError(
@@ -230,6 +251,6 @@ def _text(value: Any, place: str) -> str:
         raise UserError(f"{place}: not UTF-8 ({error})") from error
 
 
-def _one_line(error: Exception, limit: int = 300) -> str:
+def _one_line(error: Exception, limit: int = 500) -> str:
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= limit else text[:limit] + "…"

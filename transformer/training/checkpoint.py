@@ -165,15 +165,15 @@ def load_for_inference(path: str | Path, step: int | str = "best") -> Loaded:
     Raises:
         UserError: there is no such checkpoint.
     """
-    path = Path(path).absolute()
-    if (path / "state").is_dir() and (path / "meta").is_dir():
-        chosen = [path]
-    else:
-        directory = find(path)
-        chosen = [directory / str(number) for number in _choose(directory, step)]
+    chosen = _locate(path, step)
     meta = _read_meta(chosen[-1])
     params = _read_params(chosen[0]) if len(chosen) == 1 else average(map(_read_params, chosen))
     return Loaded(from_dict(meta.config), meta.tokenizer, params, meta.step)
+
+
+def load_config(path: str | Path, step: int | str = "best") -> Config:
+    """The configuration alone; arguments and errors as of `load_for_inference`."""
+    return from_dict(_read_meta(_locate(path, step)[-1]).config)
 
 
 def average(trees: Any) -> Any:
@@ -193,6 +193,15 @@ def average(trees: Any) -> Any:
     if total is None:
         raise UserError("average: found no checkpoints, expected at least 1")
     return jax.tree.map(lambda x: (x / count).astype(np.float32), total)
+
+
+def _locate(path: str | Path, step: int | str) -> list[Path]:
+    """The folders of the checkpoints that are asked for, oldest first."""
+    path = Path(path).absolute()
+    if (path / "state").is_dir() and (path / "meta").is_dir():
+        return [path]
+    directory = find(path)
+    return [directory / str(number) for number in _choose(directory, step)]
 
 
 def _choose(directory: Path, step: int | str) -> Sequence[int]:

@@ -80,6 +80,21 @@ def score(dataset: str, hypotheses: Sequence[str], references: References) -> di
     return {"bleu": scores.bleu, "chrf": scores.chrf}
 
 
+def describe(dataset: str, hypotheses: Sequence[str], references: References) -> list[str]:
+    """The scores of `score` as lines for a person, with what makes them comparable."""
+    if dataset == "cmudict":
+        values = score(dataset, hypotheses, references)
+        return [
+            f"phoneme error rate {values['per']:.2%}, word error rate {values['wer']:.2%} "
+            f"({len(hypotheses)} words; any listed pronunciation counts as right)"
+        ]
+    scores = text_scores(hypotheses, references)
+    return [
+        f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}",
+        f"chrF {scores.chrf:.2f}  {scores.chrf_signature}",
+    ]
+
+
 def _require_aligned(hypotheses: Sequence[str], references: References) -> None:
     if not hypotheses or len(hypotheses) != len(references):
         raise UserError(
