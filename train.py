@@ -1,4 +1,4 @@
-"""``python train.py --config configs/quickstart.py --workdir runs/quickstart``: `transformer train`."""
+"""`transformer train`: python train.py --config configs/quickstart.py --workdir runs/quickstart"""
 
 import sys
 
