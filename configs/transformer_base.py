@@ -2,7 +2,7 @@
 
 python train.py --config configs/transformer_base.py --workdir runs/base
 
-63,082,496 parameters with the published vocabulary of 37,000 (the paper rounds to 65 million).
+63,045,632 parameters with the published vocabulary of 37,000 (the paper rounds to 65 million).
 The published batch is about 25,000 tokens a side: here micro-batches of 4,096, six a step.
 """
 

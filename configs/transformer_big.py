@@ -2,7 +2,7 @@
 
 python train.py --config configs/transformer_big.py --workdir runs/big
 
-214,000,000 parameters with the published vocabulary of 37,000 (the paper rounds to 213 million).
+214,171,648 parameters with the published vocabulary of 37,000 (the paper rounds to 213 million).
 The published batch is about 25,000 tokens a side: here micro-batches of 4,096, six a step.
 """
 
