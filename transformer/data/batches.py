@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def _gather(tokens: np.ndarray, offsets: np.ndarray, ids: np.ndarray, length: in
 
 def prefetch(
     plan: BatchPlan, store: TokenStore, start_step: int, stop_step: int, depth: int = 4
-) -> Iterator[tuple[int, Batch]]:
+) -> Generator[tuple[int, Batch], None, None]:
     """Yields (step, batch) for the steps in [start_step, stop_step), made by a thread.
 
     An exception in the thread is raised here, at its step. The thread ends with

@@ -72,7 +72,9 @@ def prepare(
     Raises:
         UserError: bad input or settings; see `sources.read` and `train_tokenizer`.
     """
-    texts = {name: sources.read(config, name, log) for name in SPLITS if name in splits}
+    texts: dict[SplitName, Pairs | None] = {
+        name: sources.read(config, name, log) for name in SPLITS if name in splits
+    }
     train = texts.get("train")
     if train is not None:
         train = texts["train"] = _one_answer_each(train)

@@ -18,7 +18,6 @@ Log = Callable[[str], None]
 # Records a TFDS data source is asked for at once: ten times faster than one by one.
 _RECORDS = 10_000
 
-
 CACHE = Path.home() / ".cache" / "transformer"
 """Where everything is kept that can be made again."""
 
@@ -129,7 +128,7 @@ def decode_lines(data: bytes, place: object, first: int = 1) -> list[str]:
 
 def _nearest(path: Path) -> str:
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    return did_you_mean(path.name, names, str(path.parent / "{}"))
+    return did_you_mean(path.name, names)
 
 
 def read_files(paths: tuple[str, ...], setting: str) -> Pairs:
@@ -211,8 +210,7 @@ def _tfds_builder(name: str, directory: Path, where: str) -> Any:
         raise
     except tfds.core.DatasetNotFoundError as error:
         known = tfds.list_builders(with_community_datasets=False)
-        close = difflib.get_close_matches(name.partition("/")[0], known, n=1)
-        hint = f"; did you mean tfds:{close[0]}?" if close else ""
+        hint = did_you_mean(name.partition("/")[0], known, "tfds:{}")
         raise UserError(f"{where}: TFDS has no such set{hint}") from error
     except ImportError as error:
         missing = (error.name or "a package").split(".")[0]

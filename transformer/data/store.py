@@ -149,7 +149,7 @@ def _encode(
 
 
 def _checksum(body: np.ndarray) -> int:
-    return zlib.crc32(memoryview(body)) & 0x7FFFFFFF
+    return zlib.crc32(body.data) & 0x7FFFFFFF
 
 
 def _open(path: Path) -> TokenStore | None:

@@ -1,0 +1,114 @@
+"""From settings to tokenised splits."""
+
+import dataclasses
+
+import pytest
+
+from transformer.data import dictionary
+from transformer.data.pipeline import prepare
+from transformer.data.tokenizer import EOS
+from transformer.errors import UserError
+
+
+@pytest.fixture
+def files(write, settings):
+    train = write("train.tsv", "".join(f"{'ab' * (i + 1)}\tX Y\n" for i in range(11)))
+    held = write("held.tsv", f"{'ba' * 50}\tY\nq\tX Z\n")
+    return settings(dataset="files", train=(train,), validation=(held,), max_length=15)
+
+
+def test_what_was_read_dropped_and_kept_is_said(files):
+    """A line of 12,131 tokens once passed a limit of 100 unnoticed."""
+    log: list[str] = []
+    data = prepare(files, log=log.append)
+    assert log == [
+        "train: 11 pairs",
+        "validation: 2 pairs",
+        "tokenizer: symbols, 8 ids",
+        "4 of 11 training pairs longer than 15 tokens left out",
+    ]
+    assert data.train is not None and data.validation is not None and data.test is None
+    assert len(data.train) == len(data.train.pairs) == 7
+    # Held-out pairs stay, however long, and rows of all fields belong together.
+    assert data.validation.pairs.source_lengths.tolist() == [101, 2]
+    for split in (data.train, data.validation):
+        for i, (source, answers) in enumerate(zip(split.sources, split.references, strict=True)):
+            tokens = data.tokenizer.encode_source(source)
+            assert split.pairs.source(i).tolist() == [*tokens, EOS]
+            tokens = data.tokenizer.encode_target(answers[0])
+            assert split.pairs.target(i).tolist() == [*tokens, EOS]
+
+
+def test_rows_stay_together_when_the_first_is_dropped(write, settings):
+    train = write("train.tsv", "aaaaaaa\tX\nb\tY\nccccccc\tZ\nd\tX Y\n")
+    data = prepare(settings(dataset="files", train=(train,), max_length=3), log=lambda line: None)
+    assert data.train is not None
+    assert (data.train.sources, data.train.references) == (["b", "d"], [["Y"], ["X Y"]])
+    assert data.tokenizer.decode_target(data.train.pairs.target(1)) == "X Y"
+
+
+def test_the_tokenizer_is_made_from_the_training_split_only(files):
+    data = prepare(files, log=lambda line: None)
+    assert "q" not in data.tokenizer.to_json()["symbols"]
+    assert "Z" not in data.tokenizer.to_json()["symbols"]
+
+
+def test_a_given_tokenizer_is_used_as_it_is(files, write):
+    data = prepare(files, log=lambda line: None)
+    other = dataclasses.replace(files, train=(write("other.tsv", "xyz\tA B C\n"),))
+    log: list[str] = []
+    again = prepare(other, tokenizer=data.tokenizer, splits=("validation",), log=log.append)
+    assert again.tokenizer is data.tokenizer
+    assert again.train is None and again.fingerprint is None
+    assert again.validation is not None and data.validation is not None
+    assert again.validation.fingerprint == data.validation.fingerprint
+    assert log == ["validation: 2 pairs"]
+
+
+def test_the_fingerprint_tells_other_data(files, write):
+    def of(**values):
+        return prepare(dataclasses.replace(files, **values), log=lambda line: None).fingerprint
+
+    same = {of(), of(), of(batch_tokens=331)}
+    assert len(same) == 1
+    other = write("other.tsv", "ab\tX Y\nabab\tX\n")
+    assert len(same | {of(train=(other,)), of(target_symbols="characters"), of(max_length=9)}) == 4
+
+
+def test_every_training_pair_too_long(files):
+    with pytest.raises(UserError, match="max_length = 1: every training pair is longer"):
+        prepare(dataclasses.replace(files, max_length=1), log=lambda line: None)
+
+
+def test_a_tokenizer_needs_a_training_split(files):
+    with pytest.raises(UserError, match=r"expected a training split.*found validation"):
+        prepare(files, splits=("validation",), log=lambda line: None)
+
+
+def test_right_answers_are_pairs_in_training_and_references_elsewhere(settings, monkeypatch):
+    words = {"either": ["IY DH ER", "AY DH ER"], "one": ["W AH N"]}
+    monkeypatch.setattr(
+        dictionary, "load", lambda: {"train": words, "validation": words, "test": words}
+    )
+    data = prepare(settings(), log=lambda line: None)
+    assert data.train is not None and data.test is not None
+    assert data.train.sources == ["either", "either", "one"]
+    assert data.train.references == [["IY DH ER"], ["AY DH ER"], ["W AH N"]]
+    assert len(data.train.pairs) == 3
+    assert data.test.sources == ["either", "one"]
+    assert data.test.references == list(words.values())
+    assert len(data.test.pairs) == 2
+
+
+def test_subwords(write, settings):
+    lines = "".join(f"line {i} — of  text\n" for i in range(101))
+    config = settings(
+        dataset="files",
+        train=(write("a", lines), write("b", lines)),
+        tokenizer="sentencepiece",
+        vocab_size=300,
+    )
+    data = prepare(config, log=lambda line: None)
+    assert data.tokenizer.vocab_size == 300
+    assert data.train is not None
+    assert data.tokenizer.decode_source(data.train.pairs.source(7)) == "line 7 — of  text"
