@@ -215,6 +215,12 @@ def test_a_failed_save_is_reported(tmp_path):
             checkpoints.wait()
 
 
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"cannot make .*file/checkpoints"):
+        Checkpoints(tmp_path / "file" / "checkpoints", 2)
+
+
 def test_another_format_is_refused(tmp_path):
     with Checkpoints(tmp_path / "checkpoints", 2) as checkpoints:
         meta = make_meta(1)

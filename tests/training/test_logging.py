@@ -40,13 +40,14 @@ def test_no_metrics_yet(tmp_path):
 
 
 def show(terminal):
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=terminal, width=100)
     with ConsoleReport(console, 90, 100) as report:
         for step in (91, 92):
             report.advance(step, 3.25, 1e-3, 1000.0)
             report.logged(step)
         report.line("validation after step 92")
-    return console.file.getvalue()
+    return output.getvalue()
 
 
 def test_plain_lines_where_there_is_no_terminal():

@@ -58,10 +58,17 @@ class Checkpoints:
     Saving happens in the background: `save` returns when the arrays are copied.
     Close it (it is a context manager) to have the last one on disk. A save that
     failed raises at the next call.
+
+    Raises:
+        UserError: the directory cannot be made.
     """
 
     def __init__(self, directory: Path, keep: int) -> None:
         self.directory = Path(directory).absolute()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make {self.directory}: {error.strerror}") from error
         keep_best = BestN(get_metric_fn=_loss, reverse=True, n=1)
         self._manager = ocp.CheckpointManager(
             self.directory,

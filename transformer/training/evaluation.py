@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import flax.linen as nn
 import jax
 import numpy as np
 
@@ -13,6 +12,7 @@ from transformer.data.pipeline import Split
 from transformer.data.plan import BatchPlan
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.translate import Translator
+from transformer.models.seq2seq import Seq2Seq
 from transformer.training.metrics import score
 from transformer.training.step import make_eval_step
 
@@ -25,7 +25,7 @@ class Evaluator:
     ``train.eval_examples`` examples spread evenly over the split.
     """
 
-    def __init__(self, config: Config, model: nn.Module, tokenizer: Tokenizer, split: Split):
+    def __init__(self, config: Config, model: Seq2Seq, tokenizer: Tokenizer, split: Split):
         self._dataset = config.data.dataset
         self._pairs = split.pairs
         self._plan = BatchPlan(
@@ -43,7 +43,6 @@ class Evaluator:
         self._references = [split.references[i] for i in chosen]
         self._model, self._tokenizer = model, tokenizer
         self._greedy: DecodeConfig = dataclasses.replace(config.decode, beam_size=1)
-        self._translator: Translator | None = None
 
     def __call__(self, params: Any) -> dict[str, float]:
         """``loss``, ``nll``, ``perplexity`` and the dataset's scores, as fractions or points."""
@@ -60,8 +59,6 @@ class Evaluator:
         """Scores of greedy output; empty if ``train.eval_examples`` is 0."""
         if not self._sources:
             return {}
-        if self._translator is None:
-            self._translator = Translator(self._model, params, self._tokenizer, self._greedy)
-        self._translator.params = params
-        outputs = self._translator.translate(self._sources)
+        translator = Translator(self._model, params, self._tokenizer, self._greedy)
+        outputs = translator.translate(self._sources)
         return score(self._dataset, [best[0].text for best in outputs], self._references)

@@ -70,22 +70,24 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
         NonFiniteLoss: names the step, the examples of its batch and the last checkpoint.
     """
     workdir, console = Path(workdir), console or Console()
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     with Checkpoints(workdir / "checkpoints", config.train.keep) as checkpoints:
         saved = None if checkpoints.last is None else checkpoints.meta(checkpoints.last)
         tokenizer = None
         if saved is not None:
             for note in require_same_run(from_dict(saved.config), config, workdir):
-                console.print(note, highlight=False, markup=False)
+                say(note)
             if saved.step >= config.train.steps:
-                console.print(
+                say(
                     f"{workdir}: already complete at step {saved.step}; "
-                    "to train on, give a larger train.steps",
-                    highlight=False,
-                    markup=False,
+                    "to train on, give a larger train.steps"
                 )
                 return TrainResult(workdir, saved.step, config.train.steps, saved.validation)
             tokenizer = Tokenizer.from_json(saved.tokenizer)
-        data = prepare(config.data, tokenizer, ("train", "validation"), log=console.print)
+        data = prepare(config.data, tokenizer, ("train", "validation"), log=say)
         run = _Run(config, data, workdir, checkpoints, console)
         return run(saved)
 
@@ -144,6 +146,7 @@ class _Run:
             ConsoleReport(self.console, start, settings.steps) as self.report,
             StopRequest() as stop,
         ):
+            self._introduce(state, start)
             self.logged_at = self.report.clock()
             validation = None
             for index, batch in prefetch(self.plan, self.pairs, start, settings.steps):
@@ -153,8 +156,8 @@ class _Run:
                 # The metrics of one step are fetched while the next one runs.
                 self._check(waiting=1)
                 due = step == settings.steps
-                evaluate = self.evaluate is not None and (due or step % settings.eval_every == 0)
-                if evaluate or due or step % settings.save_every == 0 or stop.signal:
+                evaluate = due or step % settings.eval_every == 0
+                if evaluate or step % settings.save_every == 0 or stop.signal:
                     self._check(waiting=0)
                     validation = self._evaluate(step, state, stop) if evaluate else None
                     self._save(step, state, validation)
@@ -181,6 +184,15 @@ class _Run:
         like = jax.eval_shape(lambda: init_state(self.model, self.optimizer, seed))
         return self.checkpoints.restore(saved.step, like)
 
+    def _introduce(self, state: TrainState, start: int) -> None:
+        count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+        self.report.line(
+            f"{count:,} parameters; {len(self.pairs):,} pairs in {self.plan.steps_per_epoch:,} "
+            f"steps an epoch, {self.plan.efficiency:.0%} of their tokens not padding"
+        )
+        if start:
+            self.report.line(f"going on from step {start} in {self.workdir}")
+
     def _check(self, waiting: int) -> None:
         """Logs finished steps until only ``waiting`` are left; raises at the first bad one."""
         while len(self.pending) > waiting:
@@ -188,10 +200,11 @@ class _Run:
             sums, grad_norm, rate = jax.device_get(metrics)
             if not (math.isfinite(sums.loss) and math.isfinite(grad_norm)):
                 last = self.checkpoints.last
+                path = "none" if last is None else self.checkpoints.path(last)
                 raise NonFiniteLoss(
                     f"step {step}: loss {sums.loss / sums.weight:.4g}, gradient norm "
                     f"{grad_norm:.4g}; training examples {', '.join(map(str, ids[ids >= 0]))}; "
-                    f"last good checkpoint: {last and self.checkpoints.path(last)}"
+                    f"last good checkpoint: {path}"
                 )
             for name, value in sums._asdict().items():
                 self.interval[name] = self.interval.get(name, 0.0) + float(value)
@@ -214,6 +227,8 @@ class _Run:
         self.report.logged(step)
 
     def _evaluate(self, step: int, state: TrainState, stop: StopRequest) -> dict[str, float] | None:
+        if self.evaluate is None:
+            return None
         try:
             with self.report.paused("evaluating"), stop.interrupting():
                 values = self.evaluate(state.params)

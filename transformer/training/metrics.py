@@ -1,7 +1,7 @@
 """Scores of predicted text: BLEU and chrF, phoneme and word error rate."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
@@ -27,7 +27,8 @@ def text_scores(hypotheses: Sequence[str], references: References) -> TextScores
 
     _require_aligned(hypotheses, references)
     # sacreBLEU wants the first references of all sentences, then the second ones, ...
-    streams = [
+    # with None where there is none, which its annotations do not say.
+    streams: Any = [
         [answers[i] if i < len(answers) else None for answers in references]
         for i in range(max(map(len, references)))
     ]

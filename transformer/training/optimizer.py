@@ -66,5 +66,5 @@ def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.Gradien
         optax.scale_by_adam(config.beta1, config.beta2, config.epsilon),
         optax.add_decayed_weights(config.weight_decay, mask=kernels),
         # optax counts updates from 0, the schedules steps from 1.
-        optax.scale_by_learning_rate(lambda count: schedule(count + 1)),
+        optax.scale_by_learning_rate(lambda count: schedule(jnp.asarray(count) + 1)),
     )

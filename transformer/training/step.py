@@ -46,7 +46,7 @@ def loss_sums(
     With a ``dropout_key`` the model is in training mode.
     """
     training = dropout_key is not None
-    hidden = model.apply(
+    hidden: Any = model.apply(
         {"params": params},
         batch["source"],
         batch["inputs"],
@@ -54,7 +54,7 @@ def loss_sums(
         method="hidden",
         rngs={"dropout": dropout_key} if training else None,
     )
-    targets = batch["targets"].reshape(-1)
+    targets = jnp.asarray(batch["targets"]).reshape(-1)
     return linear_cross_entropy(
         hidden.reshape(targets.size, -1),
         params["embedding"]["embedding"],
