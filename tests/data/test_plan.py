@@ -1,8 +1,10 @@
 """The plan: exactness, determinism, shapes, padding."""
 
 import itertools
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,7 +114,8 @@ def test_another_process_makes_the_same_plan():
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
             check=True,
@@ -134,27 +137,32 @@ def exhaustive(source: np.ndarray, target: np.ndarray, count: int) -> int:
     """The fewest padded tokens of any chain of `count` sizes."""
     top = (int(source.max()), int(target.max()))
     grid = list(itertools.product(range(1, top[0] + 1), range(1, top[1] + 1)))
-    best = None
-    for chain in itertools.combinations(grid, count - 1):
-        sizes = [*chain, top]
+    costs = []
+    for sizes in itertools.combinations(grid, count - 1):
         if any(a[0] > b[0] or a[1] > b[1] for a, b in itertools.pairwise(sizes)):
             continue
-        cost = 0
-        for s, t in zip(source, target, strict=True):
-            cost += next(S + T for S, T in sizes if s <= S and t <= T)
-        best = cost if best is None else min(best, cost)
-    assert best is not None
-    return best
+        cost = np.full(len(source), sum(top))
+        for s, t in reversed(sizes):
+            cost[(source <= s) & (target <= t)] = s + t
+        costs.append(cost.sum())
+    return min(costs)
 
 
+@pytest.mark.parametrize(("high", "count"), [(8, 3), (97, 2)])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_sizes_pad_least(seed):
+def test_the_sizes_pad_least(seed, high, count):
+    """Also where there are more lengths than the coarse search looks at."""
     rng = np.random.default_rng(seed)
-    source, target = rng.integers(1, 8, 23), rng.integers(1, 6, 23)
+    source, target = rng.integers(1, high, 211 // count), rng.integers(1, high - 2, 211 // count)
     # One row a batch: nothing but the sizes decides the padding.
-    plan = BatchPlan(source, target, 1, 3)
+    plan = BatchPlan(source, target, 1, count)
     padded = sum(s + t for _, (_, s, t) in epoch(plan))
-    assert padded == exhaustive(source, target, 3)
+    assert padded == exhaustive(source, target, count)
+
+
+def test_many_shapes_take_no_more_memory_than_a_few():
+    source, target = lengths(2003, high=997)
+    assert len(BatchPlan(source, target, 4096, 64).shapes) > 16
 
 
 def test_efficiency_counts_every_padded_token():

@@ -12,10 +12,10 @@ import numpy as np
 Shape = tuple[int, int, int]
 """(B, S, T): rows, padded source length, padded target length."""
 
-# The search for padded sizes is quadratic in the lengths it considers at a time:
-# about twice _CANDIDATES a side, then those within _REACH of the best.
-_CANDIDATES = 16
-_REACH = 2
+# Lengths a side that the search for padded sizes considers, at most: the first step
+# is quadratic in their product, the second linear.
+_COARSE = 16
+_FINE = 512
 # Rows in multiples of this use vector units and divide over devices.
 _ROWS_MULTIPLE = 8
 
@@ -132,77 +132,78 @@ def _padded_sizes(
 ) -> list[tuple[int, int]]:
     """A chain of at most `count` padded sizes (S, T) with few padded tokens.
 
-    The best chain of the candidate lengths, then of the lengths around that chain,
-    until it stands.
+    With c(b) the number of examples that fit size b, a chain ..., a, b, ... pays
+    (c(b) - c(a)) * (S_b + T_b) for b. The best chain of a coarse grid, by dynamic
+    programming, is refined on the fine grid, one size at a time.
     """
-    width = int(target_lengths.max()) + 1
-    codes, weights = np.unique(source_lengths * width + target_lengths, return_counts=True)
-    lengths = (codes // width, codes % width)
-    values = (_candidates(source_lengths), _candidates(target_lengths))
-    sizes, cost = _best_chain(lengths, weights, values, count)
-    while True:
-        values = (
-            _around([source for source, _ in sizes], lengths[0]),
-            _around([target for _, target in sizes], lengths[1]),
-        )
-        better, lower = _best_chain(lengths, weights, values, count)
-        if lower >= cost:
-            return sizes
-        sizes, cost = better, lower
+    values = (_candidates(source_lengths, _FINE), _candidates(target_lengths, _FINE))
+    cells = tuple(
+        np.searchsorted(v, x) for v, x in zip(values, (source_lengths, target_lengths), strict=True)
+    )
+    fitting = np.zeros((len(values[0]), len(values[1])), np.int64)
+    np.add.at(fitting, cells, 1)
+    fitting = fitting.cumsum(0).cumsum(1)
+    price = values[0][:, None] + values[1]
+    # Sizes are cells of the fine grid from here on.
+    coarse = [
+        np.searchsorted(v, _candidates(x, _COARSE))
+        for v, x in zip(values, (source_lengths, target_lengths), strict=True)
+    ]
+    chain = _best_chain(coarse, fitting, price, count)
+    moved = True
+    while moved:
+        moved = False
+        for k in range(len(chain) - 1):
+            low, high = chain[k - 1] if k else (0, 0), chain[k + 1]
+            window = (slice(low[0], high[0] + 1), slice(low[1], high[1] + 1))
+            below = fitting[low] if k else 0
+            cost = (fitting[window] - below) * price[window]
+            cost += (fitting[high] - fitting[window]) * price[high]
+            best = np.unravel_index(cost.argmin(), cost.shape)
+            place = (chain[k][0] - low[0], chain[k][1] - low[1])
+            if cost[best] < cost[place]:
+                chain[k] = (low[0] + int(best[0]), low[1] + int(best[1]))
+                moved = True
+    return [(int(values[0][i]), int(values[1][j])) for i, j in dict.fromkeys(chain)]
 
 
 def _best_chain(
-    lengths: tuple[np.ndarray, np.ndarray],
-    weights: np.ndarray,
-    values: tuple[np.ndarray, np.ndarray],
-    count: int,
-) -> tuple[list[tuple[int, int]], float]:
-    """The best chain among the given values of S and of T, by dynamic programming.
-
-    With c(b) the number of examples that fit size b, a chain ..., a, b, ... pays
-    (c(b) - c(a)) * (S_b + T_b) for b.
-
-    Args:
-        lengths: the distinct pairs of lengths.
-        weights: how often each occurs.
-        values: allowed padded lengths, ascending; the last ones fit every example.
-        count: sizes at most.
-
-    Returns:
-        The chain, and what it pays in all.
-    """
-    histogram = np.zeros((len(values[0]), len(values[1])), np.int64)
-    cell = tuple(np.searchsorted(v, x) for v, x in zip(values, lengths, strict=True))
-    np.add.at(histogram, cell, weights)
-    fitting = histogram.cumsum(0).cumsum(1).ravel().astype(np.float64)
-    source, target = (grid.ravel() for grid in np.meshgrid(values[0], values[1], indexing="ij"))
-    price = (source + target).astype(np.float64)
-    nested = (source[:, None] <= source) & (target[:, None] <= target)
-    extend = np.where(nested, (fitting - fitting[:, None]) * price, np.inf)
-    best = fitting * price
+    coarse: list[np.ndarray], fitting: np.ndarray, price: np.ndarray, count: int
+) -> list[tuple[int, int]]:
+    """The cells of the best chain with rows and columns in `coarse`, smallest first."""
+    rows, columns = (grid.ravel() for grid in np.meshgrid(*coarse, indexing="ij"))
+    fit = fitting[rows, columns].astype(np.float64)
+    pay = price[rows, columns]
+    nested = (rows[:, None] <= rows) & (columns[:, None] <= columns)
+    extend = np.where(nested, (fit - fit[:, None]) * pay, np.inf)
+    best = fit * pay
     previous: list[np.ndarray] = []
     for _ in range(count - 1):
         total = best[:, None] + extend
         previous.append(total.argmin(0))
         best = total.min(0)
-    end = len(price) - 1  # the largest size, which every example fits
+    end = len(rows) - 1  # the largest size, which every example fits
     chain = {end}
     for choice in reversed(previous):
         chain.add(end := int(choice[end]))
     # A chain grows on both sides, so the order of its numbers is its order.
-    return [(int(source[i]), int(target[i])) for i in sorted(chain)], float(best[-1])
+    return [(int(rows[i]), int(columns[i])) for i in sorted(chain)]
 
 
-def _candidates(lengths: np.ndarray) -> np.ndarray:
-    """Lengths to begin the search with: quantiles, and an even spread for the long tail."""
-    common = np.quantile(lengths, np.linspace(0, 1, _CANDIDATES + 1)[1:], method="higher")
-    spread = np.geomspace(lengths.min(), lengths.max(), _CANDIDATES).round()
-    return np.unique(np.concatenate([common, spread, [lengths.max()]]).astype(np.int64))
-
-
-def _around(values: list[int], lengths: np.ndarray) -> np.ndarray:
-    near = np.add.outer(values, np.arange(-_REACH, _REACH + 1))
-    return np.unique(near[(near >= lengths.min()) & (near <= lengths.max())])
+def _candidates(lengths: np.ndarray, most: int) -> np.ndarray:
+    """The distinct lengths; if they are too many, quantiles and an even spread for the tail."""
+    distinct = np.unique(lengths)
+    if len(distinct) <= most:
+        return distinct
+    share = np.linspace(0, 1, most // 2 + 1)[1:]
+    spread = np.geomspace(distinct[0], distinct[-1], most // 2)
+    chosen = np.concatenate(
+        [
+            np.quantile(lengths, share, method="higher"),
+            distinct[np.searchsorted(distinct, spread.clip(max=distinct[-1]))],
+        ]
+    )
+    return np.unique(chosen.astype(np.int64))
 
 
 def _fill(
