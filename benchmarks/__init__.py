@@ -1,0 +1,1 @@
+"""Timings, each beside another program on the same work."""

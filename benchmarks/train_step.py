@@ -1,0 +1,99 @@
+"""Speed of the training step of Transformer-tiny on real pairs, beside another program.
+
+python -m benchmarks.train_step --train train.en.gz train.de.gz \
+    --peer "python torch_mt.py speed --fast --attn manual --steps 10"
+
+Counts real target tokens, end symbols included, padding not: a batch's waste is ours to bear.
+"""
+
+import dataclasses
+import resource
+import time
+from itertools import islice
+from pathlib import Path
+
+import jax
+import tyro
+
+from benchmarks.peer import alternate
+from transformer import config as configuration
+from transformer.data.batches import prefetch
+from transformer.data.pipeline import prepare
+from transformer.data.plan import BatchPlan
+from transformer.models.seq2seq import Seq2Seq
+from transformer.training.optimizer import make_optimizer, make_schedule
+from transformer.training.state import init_state
+from transformer.training.step import make_train_step
+
+CONFIG = Path(__file__).parents[1] / "configs" / "multi30k_tiny.py"
+
+
+def main(
+    train: tuple[str, str],
+    peer: str | None = None,
+    steps: int = 30,
+    rounds: int = 3,
+    trace: str | None = None,
+) -> None:
+    """Measures training steps.
+
+    Args:
+        train: two line-parallel files.
+        peer: a command to compare with, see `benchmarks.peer`.
+        steps: steps a round.
+        rounds: rounds, in turn with the peer.
+        trace: write a profile of three steps to this directory.
+    """
+    config = configuration.load(CONFIG)
+    data = prepare(dataclasses.replace(config.data, train=train), splits=("train",)).train
+    assert data is not None
+    # The peer's projections have biases.
+    shape = dataclasses.replace(
+        config.model, vocab_size=config.data.vocab_size, attention_bias=True
+    )
+    plan = BatchPlan(
+        data.pairs.source_lengths,
+        data.pairs.target_lengths,
+        config.data.batch_tokens,
+        config.data.num_buckets,
+    )
+    model = Seq2Seq(shape)
+    schedule = make_schedule(config.optimizer, shape.model_dim, config.train.steps)
+    optimizer = make_optimizer(config.optimizer, schedule)
+    step = make_train_step(model, optimizer, schedule, config.train.label_smoothing, seed=0)
+    state = init_state(model, optimizer, seed=0)
+    batches = prefetch(plan, data.pairs, 0, 10**9)
+    began, seen = time.perf_counter(), set()
+    for _, batch in batches:
+        state, metrics = step(state, batch)
+        seen.add(batch["targets"].shape)
+        if len(seen) == len(plan.shapes):
+            break
+    jax.block_until_ready(state)
+    print(
+        f"{len(plan.shapes)} shapes compiled in {time.perf_counter() - began:.0f} s; "
+        f"{plan.efficiency:.1%} of the tokens are real"
+    )
+
+    def measure() -> float:
+        nonlocal state, metrics
+        tokens, began = 0, time.perf_counter()
+        for _, batch in islice(batches, steps):
+            state, metrics = step(state, batch)
+            tokens += int((batch["targets"] > 0).sum())
+        jax.block_until_ready(state)
+        seconds = time.perf_counter() - began
+        print(f"{seconds / steps * 1e3:.0f} ms a step, {tokens / steps:.0f} target tokens in it")
+        return tokens / seconds
+
+    print(alternate(measure, peer, "tgt tok/s", rounds))
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    if trace is not None:
+        with jax.profiler.trace(trace):
+            for _, batch in islice(batches, 3):
+                state, metrics = step(state, batch)
+            jax.block_until_ready(state)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
