@@ -97,7 +97,8 @@ def test_multihead_attention(case, implementation):
     def project_apart(module, query, key, value):
         """As `apply`, where keys and values come from arrays of different widths."""
         heads = (*key.shape[:2], 3, 5)
-        keys_values = KeysValues(module.key(key).reshape(heads), module.value(value).reshape(heads))
+        key, value = module.key(key).reshape(heads), module.value(value).reshape(heads)
+        keys_values = KeysValues(key.swapaxes(1, 2), value.swapaxes(1, 2))
         return module(query, keys_values, mask)
 
     def forward(params, inputs):

@@ -144,8 +144,8 @@ def step(decode: Decode, beams: Beams, config: DecodeConfig, vocabulary: Vocabul
     symbol (it wins ties) leave the beam and are scored ``log p / length_penalty``; the beam
     is filled up with the best that are not. At the length limit only the end symbol is left.
 
-    The probabilities are those of the tokens that may be emitted: neither banned ids nor
-    ids outside the vocabulary take any mass.
+    The probabilities are the model's own over the whole vocabulary; ids outside it do not
+    exist, whatever their logits.
     """
     batch, places, width = beams.written.shape
     place, age = beams.clock % places, beams.clock - beams.born
@@ -160,20 +160,14 @@ def step(decode: Decode, beams: Beams, config: DecodeConfig, vocabulary: Vocabul
         own.reshape(batch, 1, width, places * width),
     )
 
-    ids = jnp.arange(logits.shape[-1])
-    emitted = (ids < vocabulary.size) & ~jnp.isin(
-        ids, jnp.array((*vocabulary.banned, vocabulary.end))
-    )
-    others, end = jnp.where(emitted, logits, -jnp.inf), logits[..., vocabulary.end]
-    largest = jnp.maximum(others.max(axis=-1), end)
-    mass = jnp.exp(others - largest[..., None]).sum(axis=-1) + jnp.exp(end - largest)
-    offsets = beams.log_probs - (largest + jnp.log(mass))
-
-    grown, index = grouped_top_k(others, offsets, width)
+    logits = logits[..., : vocabulary.size]
+    offsets = beams.log_probs - jax.nn.logsumexp(logits, axis=-1)
+    excluded = (vocabulary.end, *vocabulary.banned)
+    grown, index = grouped_top_k(logits, offsets, width, excluded)
     grown = jnp.where(age[:, None] + 1 < beams.limits[:, None], grown, -jnp.inf)
-    parent, token = index // logits.shape[-1], index % logits.shape[-1]
+    parent, token = index // vocabulary.size, index % vocabulary.size
 
-    ends = jnp.where(undecided, offsets + end, -jnp.inf)
+    ends = jnp.where(undecided, offsets + logits[..., vocabulary.end], -jnp.inf)
     better = (jnp.concatenate([ends, grown], 1)[:, None] > ends[..., None]).sum(axis=-1)
     counts = (better < width) & (ends > -jnp.inf)
     length = age[:, None] + 1

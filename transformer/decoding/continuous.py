@@ -167,5 +167,5 @@ def _harvest(beams: Beams, config):
 
 @jax.jit
 def _grow(beams: Beams) -> Beams:
-    layers = jax.tree.map(lambda x: jnp.concatenate([x, x], axis=1), beams.cache.layers)
+    layers = jax.tree.map(lambda x: jnp.concatenate([x, x], axis=2), beams.cache.layers)
     return beam.grow(beams._replace(cache=beams.cache._replace(layers=layers)))

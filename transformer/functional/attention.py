@@ -75,9 +75,12 @@ def attend(
 def _plain(query, key, value, mask, bias, scale, dropout_rate, dropout_key, return_weights):
     batch, length, heads, _ = query.shape
     kv_heads = key.shape[2]
-    grouped = query.reshape(batch, length, kv_heads, heads // kv_heads, -1)
+    # Heads first and queries on the left: XLA on CPU then multiplies the heads-first keys and
+    # values of a cache as they lie, without a transposed copy of them.
+    grouped = query.reshape(batch, length, kv_heads, heads // kv_heads, -1).transpose(0, 2, 3, 1, 4)
+    key, value = key.swapaxes(1, 2), value.swapaxes(1, 2)
     logits = scale * jnp.einsum(
-        "btkgh,bskh->bkgts", grouped, key, preferred_element_type=jnp.float32
+        "bkgth,bksh->bkgts", grouped, key, preferred_element_type=jnp.float32
     )
     if bias is not None:
         logits += _group_heads(bias, kv_heads)
@@ -95,9 +98,9 @@ def _plain(query, key, value, mask, bias, scale, dropout_rate, dropout_key, retu
     if dropout_rate > 0:
         used = dropout(weights, dropout_rate, dropout_key)
     output = jnp.einsum(
-        "bkgts,bskv->btkgv", used.astype(value.dtype), value, preferred_element_type=jnp.float32
+        "bkgts,bksv->bkgtv", used.astype(value.dtype), value, preferred_element_type=jnp.float32
     )
-    output = output.reshape(batch, length, heads, -1).astype(query.dtype)
+    output = output.transpose(0, 3, 1, 2, 4).reshape(batch, length, heads, -1).astype(query.dtype)
     if return_weights:
         return output, weights.reshape(batch, heads, length, -1)
     return output

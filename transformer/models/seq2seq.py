@@ -19,8 +19,8 @@ class Cache(NamedTuple):
     """What decoding remembers. Every leaf leads with the batch axis.
 
     Attributes:
-        layers: of each decoder layer, keys and values ``[B, capacity, K, H]``.
-        memories: of each decoder layer, keys and values of the source ``[B, S, K, H]``.
+        layers: of each decoder layer, keys and values ``[B, K, capacity, H]``.
+        memories: of each decoder layer, keys and values of the source ``[B, K, S, H]``.
         source: the source's tokens ``[B, S]``, 0 where padded.
     """
 
@@ -88,7 +88,7 @@ class Seq2Seq(nn.Module):
         """Encodes the source and makes room for `capacity` keys in each decoder layer."""
         c = self.config
         memories = self.decoder.project_memory(self.encode(source))
-        room = jnp.zeros((len(source), capacity, c.kv_heads, c.head_dim), c.dtype)
+        room = jnp.zeros((len(source), c.kv_heads, capacity, c.head_dim), c.dtype)
         layers = tuple(KeysValues(room, room) for _ in range(c.num_layers))
         return Cache(layers, memories, source)
 

@@ -11,7 +11,11 @@ from transformer.modules.linear import Linear
 
 
 class KeysValues(NamedTuple):
-    """Projected keys and values, each ``[B, S, K, H]``."""
+    """Projected keys and values, each ``[B, K, S, H]``.
+
+    Heads come first, unlike in activations: a cached step then multiplies them as they lie,
+    where XLA on CPU would copy a whole ``[B, S, K, H]`` cache into this order at every step.
+    """
 
     key: Any
     value: Any
@@ -23,7 +27,7 @@ class KeysValues(NamedTuple):
         """
         return KeysValues(
             *(
-                jax.lax.dynamic_update_slice_in_dim(old, fresh, index, axis=1)
+                jax.lax.dynamic_update_slice_in_dim(old, fresh, index, axis=2)
                 for old, fresh in zip(self, new, strict=True)
             )
         )
@@ -51,7 +55,8 @@ class Attention(nn.Module):
     def keys_values(self, x) -> KeysValues:
         """Projects ``[B, S, D]`` to keys and values."""
         shape = (*x.shape[:2], self.config.kv_heads, self.config.head_dim)
-        return KeysValues(self.key(x).reshape(shape), self.value(x).reshape(shape))
+        key, value = self.key(x).reshape(shape), self.value(x).reshape(shape)
+        return KeysValues(key.swapaxes(1, 2), value.swapaxes(1, 2))
 
     def __call__(self, x, keys_values: KeysValues, mask, *, train: bool = False):
         """``[B, T, D]`` attends to `keys_values` under `mask` (as in `attend`).
@@ -65,7 +70,7 @@ class Attention(nn.Module):
         keep_weights = self.is_mutable_collection("intermediates")
         output = attend(
             query,
-            *keys_values,
+            *(array.swapaxes(1, 2) for array in keys_values),
             mask=mask,
             dropout_rate=rate,
             dropout_key=self.make_rng("dropout") if rate else None,
