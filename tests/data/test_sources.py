@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from transformer.data.sources import Pairs, read, read_files, read_lines
+from transformer.data.sources import Pairs, decode_lines, read, read_files, read_lines
 from transformer.errors import UserError
 
 
@@ -38,6 +38,15 @@ def test_undecodable_bytes_name_file_and_line(write):
     path = write("in.txt", b"fine\nalso fine\ncaf\xe9\n")
     with pytest.raises(UserError, match=r"in\.txt:3: byte 0xe9 is not UTF-8"):
         read_lines(path, "data.train")
+
+
+def test_lines_from_the_middle_of_a_stream():
+    """Only the first line of all can have a byte-order mark; later it is text."""
+    mark = "\ufeffa\n".encode()
+    assert decode_lines(mark, "stdin") == ["a"]
+    assert decode_lines(mark, "stdin", first=9) == ["\ufeffa"]
+    with pytest.raises(UserError, match="stdin:10: byte 0xff"):
+        decode_lines(mark + b"\xff\n", "stdin", first=9)
 
 
 def test_a_missing_file_suggests_the_nearest_name(write):

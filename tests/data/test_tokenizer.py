@@ -95,6 +95,12 @@ def test_training_is_deterministic(kind):
     assert one.fingerprint == two.fingerprint
 
 
+def test_the_algorithm_by_setting():
+    text = "the unigram algorithm may segment this otherwise"
+    ids = [subwords(sentencepiece_type=kind).encode_source(text) for kind in ("bpe", "unigram")]
+    assert ids[0] != ids[1]
+
+
 def test_normalisation_by_setting():
     assert (
         subwords(normalization="nfkc").decode_source(

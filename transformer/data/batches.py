@@ -39,9 +39,8 @@ def make_batch(store: TokenStore, plan: BatchPlan, step: int) -> Batch:
 def _gather(tokens: np.ndarray, offsets: np.ndarray, ids: np.ndarray, length: int) -> np.ndarray:
     """Sequences `ids` as int32 [rows, length], padded; an id of -1 is an empty row."""
     starts, ends = offsets[ids], offsets[ids + 1]
-    ends = np.where(ids < 0, starts, ends)
     places = starts[:, None] + np.arange(length)
-    inside = places < ends[:, None]
+    inside = (places < ends[:, None]) & (ids >= 0)[:, None]
     return np.where(inside, tokens[np.where(inside, places, 0)], np.int32(PAD))
 
 
