@@ -1,11 +1,19 @@
 """What "Attention Is All You Need" says about its parts, checked on ours."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
+from jax.extend.core import jaxprs_in_params
 
+from transformer.config import ModelConfig
 from transformer.functional import Mask, attend, sinusoids
+from transformer.models.seq2seq import Seq2Seq
+from transformer.modules.block import Block
+from transformer.modules.embed import Embedding
 
 B, T, S, N, H = 2, 7, 11, 3, 5
 
@@ -76,9 +84,81 @@ def test_self_attention_without_positions_is_permutation_equivariant_until_a_cau
     segments = jnp.ones((B, T), jnp.int32)
 
     def self_attention(x, causal):
-        return attend(x, x, x, mask=Mask.self_attention(segments, causal=causal))
+        return jnp.asarray(attend(x, x, x, mask=Mask.self_attention(segments, causal=causal)))
 
     moved = self_attention(x[:, permutation], causal=False)
     np.testing.assert_allclose(moved, self_attention(x, False)[:, permutation], atol=1e-6)
     moved = self_attention(x[:, permutation], causal=True)
     assert jnp.abs(moved - self_attention(x, True)[:, permutation]).max() > 0.1
+
+
+def block_shapes(config: ModelConfig):
+    """The parameters of an encoder layer, as shapes, and its jaxpr on [B, T, D]."""
+    block = Block(config)
+    x = jax.ShapeDtypeStruct((B, T, config.model_dim), jnp.float32)
+    shapes = jax.eval_shape(lambda key, x: block.init(key, x, None), jax.random.key(0), x)
+    jaxpr = jax.make_jaxpr(lambda params, x: block.apply(params, x, None))(shapes, x)
+    return jax.tree.leaves(shapes), jaxpr
+
+
+def matmul_flops(jaxpr) -> int:
+    """2 x the multiplications of every matrix product in a jaxpr and those inside it."""
+    total = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            ((contracted, _), _) = equation.params["dimension_numbers"]
+            left = equation.invars[0].aval.shape
+            summed = math.prod(left[axis] for axis in contracted)
+            total += 2 * summed * math.prod(equation.outvars[0].aval.shape)
+        total += sum(matmul_flops(inner) for inner in jaxprs_in_params(equation.params))
+    return total
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 6])
+def test_a_layer_has_4dd_plus_2df_weights_and_the_number_of_heads_costs_nothing(heads):
+    """Section 3.2.2: the total cost is similar to that of single-head attention of full width."""
+    dim, ff_dim = 30, 53
+    config = ModelConfig(model_dim=dim, ff_dim=ff_dim, num_heads=heads, attention="plain")
+    leaves, jaxpr = block_shapes(config)
+    weights = sum(math.prod(leaf.shape) for leaf in leaves if len(leaf.shape) == 2)
+    assert weights == 4 * dim**2 + 2 * dim * ff_dim
+    # Every weight is used once a token; the two products with T x T are 2 T^2 D each.
+    assert matmul_flops(jaxpr.jaxpr) == 2 * B * T * weights + 4 * B * T**2 * dim
+
+
+@pytest.mark.parametrize("attention", ["plain", "chunked"])
+def test_no_output_of_the_decoder_depends_on_a_later_input(attention):
+    """d output[t] / d input[t + 1] is exactly 0, and every other one in reach is not.
+
+    The derivatives are taken through the whole model, with respect to the decoder's and the
+    encoder's embedded inputs; examples never mix.
+    """
+    config = ModelConfig(
+        num_layers=1, model_dim=N * H, ff_dim=19, num_heads=N, vocab_size=31, attention=attention
+    )
+    model = Seq2Seq(config)
+    source = jax.random.randint(jax.random.key(0), (B, S), 1, 31)
+    inputs = jax.random.randint(jax.random.key(1), (B, T), 1, 31)
+    variables = model.init(jax.random.key(2), source, inputs)
+    direction = normal(3, config.model_dim)
+
+    def outputs(shifts):
+        """[B, T], each position's hidden vector along a random direction."""
+
+        def shift(call, args, kwargs, context):
+            embedded = call(*args, **kwargs)
+            if isinstance(context.module, Embedding) and context.method_name == "__call__":
+                embedded += shifts[args[0].shape[1]]
+            return embedded
+
+        with nn.intercept_methods(shift):
+            return jnp.asarray(model.apply(variables, source, inputs, method="hidden")) @ direction
+
+    zeros = {length: jnp.zeros((B, length, config.model_dim)) for length in (S, T)}
+    jacobian = jax.jit(jax.jacrev(outputs))(zeros)
+    same_example = np.eye(B, dtype=bool)[:, None, :, None]
+    of_inputs, of_source = (
+        (jacobian[length] != 0).any(axis=-1) for length in (T, S)
+    )  # [B, T, B, T] and [B, T, B, S]
+    np.testing.assert_array_equal(of_inputs, same_example & np.tri(T, dtype=bool)[:, None])
+    np.testing.assert_array_equal(of_source, np.broadcast_to(same_example, (B, T, B, S)))

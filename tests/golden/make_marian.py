@@ -8,6 +8,8 @@ biases in attention; its sinusoids hold all sines first, then all cosines. The a
 to ReLU, and the bias on the logits keeps its zeros.
 """
 
+# pyright: reportMissingImports=false
+
 import numpy as np
 import torch
 from make_torch_layers import draw, randomise, save, to_numpy

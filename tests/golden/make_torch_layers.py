@@ -10,6 +10,8 @@ sum(output * cotangent); a cotangent is 0 at padded positions, where the output 
 Masks are PyTorch's, inverted: True = attend.
 """
 
+# pyright: reportMissingImports=false
+
 from collections.abc import Callable
 from pathlib import Path
 

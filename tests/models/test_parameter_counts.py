@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from pathlib import Path
 
 import jax
@@ -62,5 +63,12 @@ def test_settings_that_change_the_count(placement, bias, kv_heads):
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_shipped_configurations(path):
-    config = dataclasses.replace(load(path).model, vocab_size=10_007)
-    assert count(config) == expected_count(config)
+    """The formula holds, and a count that a configuration's header states is the right one."""
+    config = load(path)
+    model = dataclasses.replace(config.model, vocab_size=config.data.vocab_size)
+    assert count(model) == expected_count(model)
+    stated = re.search(r"([\d,]+) parameters", path.read_text())
+    if stated:
+        assert stated[1] == f"{count(model):,}"
+    else:
+        assert not path.stem.startswith("transformer_"), "a published size states its count"

@@ -4,6 +4,8 @@ PyTorch's numbers are stored in tests/golden. Outputs and gradients are compared
 and absolute; at padded positions outputs mean nothing and are left out on both sides.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +25,7 @@ NUM_LAYERS = 2
 implementations = pytest.mark.parametrize("implementation", ["plain", "chunked"])
 
 
-def config(implementation, *, placement="post", bias=True):
+def config(implementation, *, placement: Any = "post", bias=True):
     return ModelConfig(
         num_layers=NUM_LAYERS,
         model_dim=15,
@@ -68,7 +70,9 @@ def test_scaled_dot_product_attention(case, implementation):
             scale = arrays[0].shape[-1] ** -0.5
             output = chunked_attention(*arrays, mask=jnp.asarray(mask), scale=scale, block=3)
         else:
-            output = attend(*arrays, mask=jnp.asarray(mask), implementation=implementation)
+            output = jnp.asarray(
+                attend(*arrays, mask=jnp.asarray(mask), implementation=implementation)
+            )
         return output.transpose(0, 2, 1, 3)
 
     check(golden, forward, {}, {})
