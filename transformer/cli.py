@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         return command.run()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -305,8 +305,9 @@ def load(path: str | Path) -> Config:
     """
     path = Path(path)
     if not path.is_file():
-        siblings = [str(p) for p in path.parent.glob("*.py")]
-        raise UserError(f"--config {path}: no such file{did_you_mean(str(path), siblings)}")
+        siblings = [sibling.name for sibling in path.parent.glob("*.py")]
+        near = did_you_mean(path.name, siblings, str(path.parent / "{}"))
+        raise UserError(f"--config {path}: no such file{near}")
     scope: dict[str, Any] = {"__name__": "config", "__file__": str(path)}
     try:
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), scope)

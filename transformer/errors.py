@@ -9,8 +9,10 @@ class UserError(ValueError):
 
     The message says what was found, what was expected and where (``file:line``, a
     setting such as ``model.num_heads``, or a parameter path). The command line prints
-    it without a traceback and exits with 2.
+    it without a traceback and exits with `exit_code`.
     """
+
+    exit_code = 2
 
 
 def did_you_mean(found: str, known: Iterable[str], show: str = "{}") -> str:

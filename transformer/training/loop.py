@@ -32,6 +32,8 @@ from transformer.training.step import StepMetrics, make_train_step
 class NonFiniteLoss(UserError):
     """The loss or its gradient became infinite or not a number: training cannot go on."""
 
+    exit_code = 1
+
 
 @dataclass(frozen=True)
 class TrainResult:
@@ -157,12 +159,13 @@ class _Run:
                 self._check(waiting=1)
                 due = step == settings.steps
                 evaluate = due or step % settings.eval_every == 0
-                if evaluate or step % settings.save_every == 0 or stop.signal:
+                if evaluate or step % settings.save_every == 0 or stop.signal is not None:
                     self._check(waiting=0)
                     validation = self._evaluate(step, state, stop) if evaluate else None
                     self._save(step, state, validation)
-                if stop.signal:
-                    break
+                    # Asked only here: a signal that comes between two saves waits for one.
+                    if stop.signal is not None:
+                        break
             self.checkpoints.wait()
         if stop.signal and step < settings.steps:
             name = signal.Signals(stop.signal).name
