@@ -1,0 +1,185 @@
+"""Attention against loops in numpy that follow the equation word for word."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.functional.helpers import normal
+from transformer.functional import Mask, attend
+
+B, T, S, K, G, H, HV = 5, 7, 11, 3, 2, 13, 17
+N = K * G
+
+
+def operands():
+    return normal(0, B, T, N, H), normal(1, B, S, K, H), normal(2, B, S, K, HV)
+
+
+def by_hand(query, key, value, mask=None, bias=None, scale=H**-0.5):
+    """Paper, equation 1: one query of one head at a time, in float64."""
+    query, key, value = (np.asarray(x, np.float64) for x in (query, key, value))
+    batch, length, heads, _ = query.shape
+    width, group = key.shape[1], heads // key.shape[2]
+    shape = (batch, heads, length, width)
+    mask = np.broadcast_to(True if mask is None else np.asarray(mask), shape)
+    bias = np.broadcast_to(0.0 if bias is None else np.asarray(bias), shape)
+    output = np.zeros((batch, length, heads, value.shape[-1]))
+    all_weights = np.zeros(shape)
+    for b, n, t in np.ndindex(batch, heads, length):
+        seen = [s for s in range(width) if mask[b, n, t, s]]
+        if not seen:
+            continue
+        logits = np.array(
+            [scale * (query[b, t, n] @ key[b, s, n // group]) + bias[b, n, t, s] for s in seen]
+        )
+        weights = np.exp(logits) / np.exp(logits).sum()
+        for s, weight in zip(seen, weights, strict=True):
+            output[b, t, n] += weight * value[b, s, n // group]
+            all_weights[b, n, t, s] = weight
+    return output, all_weights
+
+
+@pytest.mark.parametrize("implementation", ["plain", "chunked"])
+@pytest.mark.parametrize(
+    ("scale", "masked", "biased"),
+    [(None, False, False), (1.0, False, False), (None, True, False), (1.0, True, True)],
+)
+def test_equals_the_equation(implementation, scale, masked, biased):
+    query, key, value = operands()
+    mask = jax.random.bernoulli(jax.random.key(3), 0.6, (B, N, T, S)) if masked else None
+    bias = normal(4, 1, N, T, S) if biased else None
+    got = jax.jit(attend, static_argnames=("scale", "implementation"))(
+        query, key, value, mask=mask, bias=bias, scale=scale, implementation=implementation
+    )
+    expected, _ = by_hand(query, key, value, mask, bias, H**-0.5 if scale is None else scale)
+    assert got.shape == (B, T, N, HV)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=2e-6)
+
+
+def test_weights_are_those_of_the_equation():
+    query, key, value = operands()
+    mask = (jnp.arange(S)[None] <= jnp.arange(T)[:, None] + 2)[None, None]
+    output, weights = attend(query, key, value, mask=mask, return_weights=True)
+    expected_output, expected = by_hand(query, key, value, mask)
+    assert weights.shape == (B, N, T, S) and weights.dtype == jnp.float32
+    np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(output, expected_output, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("implementation", ["plain", "chunked"])
+def test_a_query_that_sees_nothing_gives_0_and_finite_gradients(implementation):
+    """Masks of -inf turned such a row into 0 / 0: NaN there, and NaN in every gradient."""
+
+    @jax.jit
+    def output_and_gradients(mask, cotangent, *operands):
+        output, pull = jax.vjp(
+            lambda *x: attend(*x, mask=mask, implementation=implementation), *operands
+        )
+        return output, pull(cotangent)
+
+    mask = jnp.ones((B, 1, T, S), bool).at[2, :, 4].set(False)
+    output, gradients = output_and_gradients(mask, normal(3, B, T, N, HV), *operands())
+    np.testing.assert_array_equal(output[2, 4], 0)
+    assert (jnp.abs(output).sum(axis=(-2, -1)) == 0).sum() == 1
+    assert all(jnp.isfinite(g).all() for g in gradients)
+    np.testing.assert_array_equal(gradients[0][2, 4], 0)
+
+    nobody = jnp.zeros_like(mask)
+    output, gradients = output_and_gradients(nobody, normal(3, B, T, N, HV), *operands())
+    for array in (output, *gradients):
+        np.testing.assert_array_equal(array, 0)
+
+
+@pytest.mark.parametrize("implementation", ["plain", "chunked"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_content_of_padding_changes_nothing(implementation, causal):
+    """Key lengths once were taken and ignored, and a fused path once dropped the padding mask."""
+    valid = jnp.arange(S)[None] < jnp.array([11, 2, 5, 7, 3])[:, None]
+    query, (_, key, value) = normal(0, B, S, N, H), operands()
+    padding = ~valid[..., None, None]
+
+    @jax.jit
+    def run(query, key, value):
+        mask = Mask.self_attention(valid, causal=True) if causal else Mask.cross_attention(valid)
+        return attend(query, key, value, mask=mask, implementation=implementation)
+
+    before = run(query, key, value)
+    after = run(query, jnp.where(padding, 1e4, key), jnp.where(padding, -1e4, value))
+    np.testing.assert_array_equal(before[valid], after[valid])
+    assert jnp.isfinite(after).all()
+    # The same call on other content of the *visible* keys does change.
+    assert not np.allclose(before[valid], run(query, key, value + 1)[valid])
+
+
+def test_causal_output_has_no_gradient_from_the_future():
+    x = normal(0, 1, T, 2, H)
+    mask = Mask.self_attention(jnp.ones((1, T), bool), causal=True)
+    # [T, 1, T, 2, H]
+    jacobian = jax.jit(jax.jacrev(lambda k: attend(x, k, k, mask=mask).sum(axis=(0, 2, 3))))(x)
+    reach = jnp.abs(jacobian).sum(axis=(1, 3, 4)) > 0
+    np.testing.assert_array_equal(reach, np.tril(np.ones((T, T), bool)))
+
+
+def test_key_value_heads_serve_consecutive_query_heads():
+    query, key, value = operands()
+    grouped = attend(query, key, value)
+    repeated = attend(query, jnp.repeat(key, G, axis=2), jnp.repeat(value, G, axis=2))
+    np.testing.assert_allclose(grouped, repeated, rtol=1e-6, atol=1e-6)
+
+
+def test_large_logits_do_not_overflow():
+    query, key, value = operands()
+    output = attend(query * 1e4, key * 1e4, value)
+    assert jnp.isfinite(output).all()
+
+
+def test_dropout_acts_on_the_weights_and_keeps_their_expectation():
+    query, key, value = normal(0, 1, T, 1, H), normal(1, 1, S, 1, H), jnp.eye(S)[None, :, None]
+    plain, weights = attend(query, key, value, return_weights=True)
+
+    def dropped(key_):
+        return attend(query, key, value, dropout_rate=0.25, dropout_key=key_)
+
+    # With an identity as the values the output *is* the dropped weights.
+    outputs = jax.jit(jax.vmap(dropped))(jax.random.split(jax.random.key(2), 2003))[:, 0, :, 0]
+    ratio = outputs / weights[0, 0]
+    is_kept = ratio > 0.5
+    np.testing.assert_allclose(ratio[is_kept], 4 / 3, rtol=1e-5)
+    np.testing.assert_array_equal(ratio[~is_kept], 0)
+    np.testing.assert_allclose(is_kept.mean(axis=0), 0.75, atol=0.05)
+    np.testing.assert_allclose(outputs.mean(axis=0), plain[0, :, 0], atol=0.01)
+    # The weights handed back are those before dropout.
+    _, returned = attend(
+        query, key, value, dropout_rate=0.25, dropout_key=jax.random.key(3), return_weights=True
+    )
+    np.testing.assert_array_equal(returned, weights)
+
+
+@pytest.mark.parametrize("implementation", ["plain", "chunked"])
+def test_bfloat16_in_bfloat16_out_and_softmax_in_float32(implementation):
+    wide = operands()
+    narrow = tuple(x.astype(jnp.bfloat16) for x in wide)
+    got = jax.jit(attend, static_argnames="implementation")(*narrow, implementation=implementation)
+    assert got.dtype == jnp.bfloat16
+    expected, _ = by_hand(*(x.astype(jnp.float32) for x in narrow))
+    np.testing.assert_allclose(got.astype(jnp.float32), expected, atol=0.02)
+
+
+def test_auto_takes_blocks_where_the_matrix_is_large():
+    def temporaries(length, implementation):
+        x = jax.ShapeDtypeStruct((1, length, 1, 2), jnp.float32)
+        run = jax.jit(lambda q: attend(q, q, q, implementation=implementation))
+        return run.lower(x).compile().memory_analysis().temp_size_in_bytes
+
+    assert temporaries(2048, "auto") == temporaries(2048, "chunked")
+    assert temporaries(128, "auto") == temporaries(128, "plain")
+    assert temporaries(2048, "plain") > 2 * temporaries(2048, "auto")
+
+
+def test_mistakes_are_named():
+    query, key, value = operands()
+    with pytest.raises(ValueError, match="6 query heads are not a multiple of 4"):
+        attend(query, normal(1, B, S, 4, H), normal(2, B, S, 4, HV))
+    with pytest.raises(ValueError, match=r"dropout_rate = 0.5 needs a dropout_key"):
+        attend(query, key, value, dropout_rate=0.5)
