@@ -1,0 +1,100 @@
+"""Linear, layer norm and dropout against numpy and against their own statistics."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.functional.helpers import normal
+from transformer.functional import dropout, layer_norm, linear
+
+B, T, D, F = 2, 3, 5, 7
+
+
+@pytest.mark.parametrize("leading", [(), (T,), (B, T)])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_linear_is_a_matrix_product_on_the_last_axis(leading, with_bias):
+    x, kernel = normal(0, *leading, D), normal(1, D, F)
+    bias = normal(2, F) if with_bias else None
+    expected = np.asarray(x) @ np.asarray(kernel) + (np.asarray(bias) if with_bias else 0)
+    got = linear(x, kernel, bias)
+    assert got.shape == (*leading, F)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_linear_computes_in_the_type_of_its_input():
+    got = linear(normal(0, B, D).astype(jnp.bfloat16), normal(1, D, F), normal(2, F))
+    assert got.dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_layer_norm_equals_the_formula(epsilon, offset):
+    """With an offset: E[x^2] - E[x]^2 would lose every digit of the variance."""
+    x = np.asarray(normal(0, B, T, D)) + np.float32(offset)
+    scale, bias = np.asarray(normal(1, D)), np.asarray(normal(2, D))
+    wide = x.astype(np.float64)
+    mean, variance = wide.mean(-1, keepdims=True), wide.var(-1, keepdims=True)
+    expected = (wide - mean) / np.sqrt(variance + epsilon) * scale + bias
+    got = layer_norm(jnp.asarray(x), jnp.asarray(scale), jnp.asarray(bias), epsilon)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-3 if offset else 1e-5)
+
+
+def test_layer_norm_of_a_constant_row_is_its_bias_with_finite_gradient():
+    x, bias = jnp.full((1, D), 3.0), normal(2, D)
+    np.testing.assert_allclose(layer_norm(x, jnp.ones(D), bias)[0], bias, atol=1e-6)
+    gradient = jax.grad(lambda x: layer_norm(x, jnp.ones(D), bias)[0, 0])(x)
+    assert jnp.isfinite(gradient).all()
+
+
+def test_layer_norm_takes_statistics_in_float32():
+    x = (normal(0, 64, 257) + 8).astype(jnp.bfloat16)
+    got = layer_norm(x, jnp.ones(257), jnp.zeros(257))
+    assert got.dtype == jnp.bfloat16
+    wide = layer_norm(x.astype(jnp.float32), jnp.ones(257), jnp.zeros(257))
+    np.testing.assert_array_equal(got, wide.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropout_zeroes_at_its_rate_and_keeps_the_expectation(rate):
+    shape = (211, 503)
+    x = normal(0, *shape) + 3
+    y = dropout(x, rate, jax.random.key(1))
+    is_kept = y != 0
+    np.testing.assert_allclose(y[is_kept], x[is_kept] / (1 - rate), rtol=2e-4)
+    deviation = np.sqrt(rate * (1 - rate) / x.size)
+    assert abs(1 - is_kept.mean() - rate) < 4 * deviation
+    assert y.mean() == pytest.approx(x.mean(), abs=4 * deviation * 4 / (1 - rate))
+
+
+def test_dropout_decides_about_every_entry_on_its_own():
+    """Two entries share a random word; a mask repeated over an axis once went unnoticed."""
+    is_kept = np.asarray(dropout(jnp.ones((401, 302)), 0.5, jax.random.key(0)) != 0) * 2.0 - 1
+    bound = 5 / np.sqrt(is_kept.size)
+    assert abs((is_kept[:, :-1] * is_kept[:, 1:]).mean()) < bound
+    assert abs((is_kept[:, ::2] * is_kept[:, 1::2]).mean()) < bound
+    assert abs((is_kept[:-1] * is_kept[1:]).mean()) < bound
+    other = np.asarray(dropout(jnp.ones((401, 302)), 0.5, jax.random.key(1)) != 0) * 2.0 - 1
+    assert abs((is_kept * other).mean()) < bound
+
+
+def test_dropout_is_a_function_of_its_key_and_its_gradient_is_the_mask():
+    x = normal(0, T, D)
+    key = jax.random.key(7)
+    y = dropout(x, 0.3, key)
+    np.testing.assert_array_equal(y, dropout(x, 0.3, key))
+    gradient = jax.grad(lambda x: dropout(x, 0.3, key).sum())(x)
+    np.testing.assert_allclose(gradient * x, y, rtol=1e-6)
+
+
+@pytest.mark.parametrize("width", [1, 2, 7])
+def test_dropout_of_odd_widths_and_of_rate_0(width):
+    x = normal(0, T, width).astype(jnp.bfloat16)
+    y = dropout(x, 0.5, jax.random.key(0))
+    assert y.shape == x.shape and y.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
+
+
+def test_dropout_of_nearly_1_stays_finite():
+    y = dropout(jnp.ones((31, 37)), 0.999_999, jax.random.key(0))
+    assert jnp.isfinite(y).all()
