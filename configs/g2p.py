@@ -17,10 +17,10 @@ from transformer.config import (
 
 config = Config(
     model=ModelConfig(
-        num_layers=3, model_dim=256, ff_dim=1024, num_heads=4, norm_placement="pre", dropout=0.2
+        num_layers=3, model_dim=256, ff_dim=1024, num_heads=4, norm_placement="pre", dropout=0.1
     ),
     data=DataConfig(dataset="cmudict", batch_tokens=4096, num_buckets=6),
-    optimizer=OptimizerConfig(schedule="linear", learning_rate=2e-3, warmup_steps=500),
+    optimizer=OptimizerConfig(schedule="noam", warmup_steps=1000),
     train=TrainConfig(steps=20_000, eval_every=1000, save_every=500, keep=5),
     decode=DecodeConfig(batch_size=128),
 )

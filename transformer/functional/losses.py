@@ -52,7 +52,9 @@ def cross_entropy(
     """
     if weights is None:
         weights = jnp.ones(targets.shape, jnp.float32)
-    loss, nll = _token_losses(logits.astype(jnp.float32), targets, label_smoothing)
+    logits = logits.astype(jnp.float32)
+    log_sum = jax.nn.logsumexp(logits, axis=-1)
+    loss, nll = _token_losses(logits, log_sum, targets, label_smoothing)
     counted = weights > 0
     nll = jax.lax.stop_gradient(jnp.where(counted, weights * nll, 0.0).sum())
     return LossSums(jnp.where(counted, weights * loss, 0.0).sum(), nll, weights.sum())
@@ -74,8 +76,7 @@ def linear_cross_entropy(
     return LossSums(loss, jax.lax.stop_gradient(nll), weights.sum())
 
 
-def _token_losses(logits, targets, label_smoothing):
-    log_sum = jax.nn.logsumexp(logits, axis=-1)
+def _token_losses(logits, log_sum, targets, label_smoothing):
     picked = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     nll = log_sum - picked
     if label_smoothing == 0:
@@ -107,7 +108,9 @@ def _sums(hidden, embedding, targets, weights, label_smoothing):
 
     def add(sums, chunk):
         rows, target, weight = chunk
-        loss, nll = _token_losses(_project(rows, table), target, label_smoothing)
+        logits = _project(rows, table)
+        log_sum = jax.nn.logsumexp(logits, axis=-1)
+        loss, nll = _token_losses(logits, log_sum, target, label_smoothing)
         return (sums[0] + weight @ loss, sums[1] + weight @ nll), None
 
     zero = jnp.zeros((), jnp.float32)
@@ -122,11 +125,14 @@ def _sums_forward(hidden, embedding, targets, weights, label_smoothing):
         loss_sum, nll_sum, d_table = carry
         rows, target, weight = chunk
         logits = _project(rows, table)
-        loss, nll = _token_losses(logits, target, label_smoothing)
+        # One exponential serves the sum and the gradient.
+        maximum = logits.max(axis=-1)
+        exponentials = jnp.exp(logits - maximum[:, None])
+        total = exponentials.sum(axis=-1)
+        loss, nll = _token_losses(logits, maximum + jnp.log(total), target, label_smoothing)
         # d loss / d logits = softmax - smoothed target, by row.
-        log_sum = nll + jnp.take_along_axis(logits, target[:, None], axis=-1)[:, 0]
-        d_logits = jnp.exp(logits - log_sum[:, None]) - label_smoothing / vocabulary
-        d_logits = d_logits * weight[:, None]
+        d_logits = exponentials * (weight / total)[:, None]
+        d_logits -= (label_smoothing / vocabulary) * weight[:, None]
         is_target = jnp.arange(vocabulary) == target[:, None]
         d_logits -= jnp.where(is_target, (1 - label_smoothing) * weight[:, None], 0.0)
         d_logits = d_logits.astype(rows.dtype)
