@@ -44,7 +44,7 @@ def steps(workdir):
     return sorted(int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdigit())
 
 
-def test_restores_what_was_saved(tmp_path):
+def test_restores_what_was_saved(tmp_path, caplog):
     save(tmp_path, [2.5])
     with Checkpoints(tmp_path / "checkpoints", 2) as checkpoints:
         assert checkpoints.last == 1
@@ -53,6 +53,23 @@ def test_restores_what_was_saved(tmp_path):
         state = checkpoints.restore(1, jax.eval_shape(make_state, 1))
     assert jax.tree.structure(state) == jax.tree.structure(expected)
     jax.tree.map(np.testing.assert_array_equal, state, expected)
+    load_for_inference(tmp_path)
+    assert [record.message for record in caplog.records if record.levelname != "INFO"] == []
+
+
+def test_the_steps_that_follow_do_not_reach_a_save_under_way(tmp_path):
+    """Saving goes on in the background while the next steps take over the state's memory."""
+    step = jax.jit(lambda state: jax.tree.map(lambda x: x + 1, state), donate_argnums=0)
+    make = jax.jit(lambda: make_state(1, width=100_003))
+    expected, state = make(), make()
+    with Checkpoints(tmp_path / "checkpoints", 2) as checkpoints:
+        checkpoints.save(state, make_meta(1))
+        for _ in range(5):
+            state = step(state)
+        jax.block_until_ready(state)
+        checkpoints.wait()
+        restored = checkpoints.restore(1, jax.eval_shape(make))
+    jax.tree.map(np.testing.assert_array_equal, restored, expected)
 
 
 def test_keeps_the_latest_and_the_best(tmp_path):

@@ -105,6 +105,7 @@ def test_a_run_leaves_checkpoints_metrics_and_lines(config, finished):
     assert first["loss"] > last["loss"] and {"bleu", "chrf", "perplexity"} <= last.keys()
     assert first["learning_rate"] == pytest.approx(0.01) and first["grad_norm"] > 0
     assert {"loss", "nll", "bleu"} <= result.validation.keys()
+    assert "27 pairs in 4 steps an epoch" in shown
     assert "step 10/10" in shown and "validation after step 10: loss" in shown
 
     loaded = load_for_inference(workdir, "last")

@@ -140,7 +140,7 @@ class Checkpoints:
         """
         item = self.path(step) / "state"
         with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-            saved = reader.metadata(item).item_metadata.tree
+            saved = _saved_tree(item)
             _require_same(saved["params"], like.params, self.path(step))
             _require_same(saved, like, self.path(step))
             return reader.restore(item, args=ocp.args.StandardRestore(_on_device(like)))
@@ -244,11 +244,18 @@ def _read_meta(checkpoint: Path) -> Meta:
 def _read_params(checkpoint: Path) -> Any:
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         item = checkpoint / "state"
-        saved = reader.metadata(item).item_metadata.tree
-        like = _on_device({"params": saved["params"]})
+        like = _on_device({"params": _saved_tree(item)["params"]})
         restore_args = ocp.checkpoint_utils.construct_restore_args(like)
         args = ocp.args.PyTreeRestore(like, restore_args=restore_args, partial_restore=True)
         return reader.restore(item, args=args)["params"]
+
+
+def _saved_tree(item: Path) -> Any:
+    """What arrays are in a saved tree: their shapes and types."""
+    # The handler, because a Checkpointer warns that the item is not a whole checkpoint.
+    # Any path-like class serves; the annotation names orbax's own.
+    handler: Any = ocp.PyTreeCheckpointHandler()
+    return handler.metadata(item).tree
 
 
 def _on_device(tree: Any) -> Any:
