@@ -194,10 +194,9 @@ def step(decode: Decode, beams: Beams, config: DecodeConfig, vocabulary: Vocabul
     )
 
 
-def room(beams: Beams) -> Bool[Array, ""]:
-    """Whether the cache has a free place for the oldest sentence."""
-    ages = jnp.where(beams.limits > 0, beams.clock - beams.born, 0)
-    return ages.max() < beams.written.shape[1]
+def full(beams: Beams) -> Bool[Array, "B"]:
+    """Which sentences have taken all the places there are."""
+    return (beams.limits > 0) & (beams.clock - beams.born >= beams.written.shape[1])
 
 
 def advance(
@@ -207,12 +206,12 @@ def advance(
     vocabulary: Vocabulary,
     wanted: Int[Array, ""] | int,
 ) -> Beams:
-    """Steps until `wanted` sentences are decided, or all are, or the cache is full."""
+    """Steps until `wanted` sentences are decided, or all are, or one is `full`."""
 
     def proceed(beams):
         undecided = live(beams, config)
         decided = ((beams.limits > 0) & ~undecided).sum()
-        return undecided.any() & (decided < wanted) & room(beams)
+        return undecided.any() & (decided < wanted) & ~full(beams).any()
 
     return jax.lax.while_loop(proceed, lambda beams: step(decode, beams, config, vocabulary), beams)
 
@@ -227,25 +226,9 @@ def results(beams: Beams) -> Int[Array, "B R C"]:
     return jnp.take_along_axis(written.swapaxes(1, 2), jnp.maximum(lineages, 0), axis=1)
 
 
-def release(beams: Beams, config: DecodeConfig) -> Beams:
-    """Takes the decided sentences out."""
-    return beams._replace(limits=jnp.where(live(beams, config), beams.limits, 0))
-
-
-def grow(beams: Beams) -> Beams:
-    """Twice the places. The caller doubles its cache likewise: ``concatenate([x, x], axis)``."""
-    places = beams.written.shape[1]
-    age = (beams.clock - 1 - jnp.arange(2 * places)) % (2 * places)
-    known = age < places
-
-    def double(lineage):
-        return jnp.where(known, jnp.concatenate([lineage, lineage], axis=2), -1)
-
-    return beams._replace(
-        written=jnp.concatenate([beams.written, beams.written], axis=1),
-        lineage=double(beams.lineage),
-        lineages=double(beams.lineages),
-    )
+def release(beams: Beams, rows: Bool[Array, "B"]) -> Beams:
+    """Takes sentences out."""
+    return beams._replace(limits=jnp.where(rows, 0, beams.limits))
 
 
 def beam_search(

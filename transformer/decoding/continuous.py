@@ -1,8 +1,10 @@
 """Many sources through a batch of fixed size: a decided sentence makes room for the next.
 
-Compiled shapes are few: sources are padded to powers of two, and the cache begins with one
-place a source token and doubles when a sentence needs more. One program a pair of the two
-does all the steps; nothing is compiled for a particular sentence.
+Few shapes are compiled, and none for a particular sentence. Sources are padded to powers of
+two; those of a width that cannot fill a batch ride with the next wider ones. A full batch has
+three places in the cache for two source tokens, which is seldom too few. Sentences that need
+more, and the last few, which would keep a whole batch waiting, begin again at the end, in a
+batch with all the places their length limits allow.
 """
 
 import functools
@@ -18,10 +20,12 @@ from transformer.decoding import beam
 from transformer.decoding.beam import Beams, Vocabulary
 from transformer.models.seq2seq import PAD, Cache, Seq2Seq
 
+Output = tuple[list[int], float]
+"""Token ids without the end symbol, and their score."""
 Progress = Callable[[int, int], None]
 """Called with (sources done, sources in all)."""
 
-_SHORTEST = 16
+_NARROWEST = 16
 # Source tokens held at once, padding included: bounds the memory of very long lines.
 _MOST_TOKENS = 16_384
 
@@ -34,8 +38,8 @@ def decode_all(
     vocabulary: Vocabulary,
     n_best: int = 1,
     progress: Progress | None = None,
-) -> list[list[tuple[list[int], float]]]:
-    """The best outputs of every source, each as (ids without the end symbol, score).
+) -> list[list[Output]]:
+    """The best outputs of every source, best first.
 
     An output may have ``config.extra_length`` tokens more than its source (the end symbol
     counted on both sides). The result of a source depends neither on the others nor on
@@ -49,39 +53,48 @@ def decode_all(
         n_best: outputs a source, at most ``config.beam_size``.
         progress: see `Progress`.
     """
-    found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
-    widths = [_power_of_two(max(len(source), _SHORTEST)) for source in sources]
-    done = 0
-    for width in sorted(set(widths), reverse=True):
-        # Longest first, so that the last ones, which run in a half-empty batch, are short.
-        queue = [
-            i for i in np.argsort([-len(s) for s in sources], kind="stable") if widths[i] == width
-        ]
-        rows = min(config.batch_size, max(1, _MOST_TOKENS // width), _power_of_two(len(queue)))
-        batch = _Batch(model, params, config, vocabulary, n_best, rows, width)
-        while queue or batch.owners:
+    found: dict[int, list[Output]] = {}
+
+    def run(queue: list[int], rows: int, width: int, places: int, leave: int) -> None:
+        batch = _Batch(model, params, config, vocabulary, n_best, rows, width, places)
+        # Longest first: at the end, when the batch runs empty, the short ones are left.
+        queue = sorted(queue, key=lambda i: -len(sources[i]))
+        while queue or len(batch.owners) > leave:
             while queue and len(batch.free) >= min(batch.intake, len(queue)):
                 batch.insert({i: sources[i] for i in queue[: batch.intake]})
                 del queue[: batch.intake]
-            for i, outputs in batch.advance(batch.intake if queue else rows + 1):
-                found[i] = outputs
-                done += 1
+            found.update(batch.advance(min(batch.intake, len(queue)) or len(batch.owners) - leave))
             if progress is not None:
-                progress(done, len(sources))
-    return found
+                progress(len(found), len(sources))
+
+    longest = max(map(len, sources), default=0)
+    width = _NARROWEST
+    while len(found) < len(sources):
+        waiting = [i for i in range(len(sources)) if i not in found and len(sources[i]) <= width]
+        rows = min(config.batch_size, max(1, _MOST_TOKENS // width))
+        if len(waiting) >= rows:
+            run(waiting, rows, width, min(width * 3 // 2, width + config.extra_length), rows // 8)
+        if width >= longest and len(found) < len(sources):
+            rest = [i for i in range(len(sources)) if i not in found]
+            rows = min(rows, _power_of_two(len(rest)))
+            run(rest, rows, width, width + config.extra_length, 0)
+        width *= 2
+    return [found[i] for i in range(len(sources))]
 
 
 class _Batch:
-    """The device's state and who sits in which row."""
+    """The device's state, and who sits in which row."""
 
-    def __init__(self, model, params, config, vocabulary, n_best, rows: int, width: int):
+    def __init__(
+        self, model, params, config, vocabulary, n_best, rows: int, width: int, places: int
+    ):
         self.model, self.params = model, params
         self.config, self.vocabulary = config, vocabulary
         self.width = width
-        self.intake = max(1, rows // 4)
+        self.intake = max(1, rows // 8)
         self.owners: dict[int, int] = {}
         self.free = list(range(rows))
-        self.beams = _idle(model, params, config, n_best, rows, width)
+        self.beams = _idle(model, params, config, n_best, rows, width, places)
 
     def insert(self, sources: dict[int, Sequence[int]]) -> None:
         """Encodes at most `intake` sources and begins their search."""
@@ -96,38 +109,42 @@ class _Batch:
         encoded = _encode(self.model, self.params, tokens)
         self.beams = _insert(self.beams, encoded, rows, limits, self.vocabulary)
 
-    def advance(self, wanted: int) -> list[tuple[int, list[tuple[list[int], float]]]]:
-        """Steps until `wanted` sentences are decided or the cache must grow; returns those done."""
+    def advance(self, wanted: int) -> dict[int, list[Output]]:
+        """Steps until `wanted` sentences are decided or one needs more places.
+
+        Returns the outputs of those decided; those that need more places are dropped.
+        """
         self.beams = _advance(
             self.model, self.params, self.beams, self.config, self.vocabulary, wanted
         )
-        self.beams, *found = _harvest(self.beams, self.config)
-        full, decided, tokens, lengths, scores = jax.device_get(found)
-        done = []
-        for row in np.flatnonzero(decided):
-            outputs = [
-                (tokens[row, r, : lengths[row, r] - 1].tolist(), float(scores[row, r]))
-                for r in range(scores.shape[1])
-                if lengths[row, r] > 0
-            ]
-            done.append((self.owners.pop(row), outputs))
-            self.free.append(int(row))
-        if full:
-            self.beams = _grow(self.beams)
-        return done
+        self.beams, *results = _harvest(self.beams, self.config)
+        decided, outgrown, tokens, lengths, scores = jax.device_get(results)
+        outputs = {}
+        for row in np.flatnonzero(decided | outgrown).tolist():
+            self.free.append(row)
+            i = self.owners.pop(row)
+            if decided[row]:
+                outputs[i] = [
+                    (ids[: length - 1].tolist(), float(score))
+                    for ids, length, score in zip(
+                        tokens[row], lengths[row], scores[row], strict=True
+                    )
+                    if length > 0
+                ]
+        return outputs
 
 
 def _power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-@functools.partial(jax.jit, static_argnums=(0, 2, 3, 4, 5))
-def _idle(model, params, config, n_best, rows, width) -> Beams:
+@functools.partial(jax.jit, static_argnums=(0, 2, 3, 4, 5, 6))
+def _idle(model, params, config, n_best, rows, width, places) -> Beams:
     source = jax.ShapeDtypeStruct((rows, width), jnp.int32)
-    start = functools.partial(model.apply, capacity=width * config.beam_size, method="start")
+    start = functools.partial(model.apply, capacity=places * config.beam_size, method="start")
     cache = jax.eval_shape(start, {"params": params}, source)
     cache = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), cache)
-    return beam.idle(rows, width, config, n_best, cache)
+    return beam.idle(rows, places, config, n_best, cache)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -159,13 +176,7 @@ def _advance(model, params, beams: Beams, config, vocabulary, wanted) -> Beams:
 
 @functools.partial(jax.jit, static_argnums=1, donate_argnums=0)
 def _harvest(beams: Beams, config):
-    decided = (beams.limits > 0) & ~beam.live(beams, config)
-    found = beam.results(beams), beams.lengths, beams.scores
-    beams = beam.release(beams, config)
-    return beams, ~beam.room(beams), decided, *found
-
-
-@jax.jit
-def _grow(beams: Beams) -> Beams:
-    layers = jax.tree.map(lambda x: jnp.concatenate([x, x], axis=2), beams.cache.layers)
-    return beam.grow(beams._replace(cache=beams.cache._replace(layers=layers)))
+    live = beam.live(beams, config)
+    decided, outgrown = (beams.limits > 0) & ~live, live & beam.full(beams)
+    results = beam.results(beams), beams.lengths, beams.scores
+    return beam.release(beams, decided | outgrown), decided, outgrown, *results
