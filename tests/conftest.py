@@ -12,8 +12,6 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "transformer-test-programs")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# A test runs a program once or twice, so what it waits for is the compiler.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 from jaxtyping import install_import_hook
 

@@ -149,6 +149,6 @@ def _place(where: str) -> str:
 
 def _keep_compiled_programs() -> None:
     """A second start finds what the first one compiled."""
-    if not jax.config.jax_compilation_cache_dir:
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         jax.config.update("jax_compilation_cache_dir", str(CACHE / "programs"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

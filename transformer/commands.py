@@ -29,6 +29,7 @@ _BLOCK = 2048
 """Lines of standard input translated, and written, together."""
 
 
+@dataclass(frozen=True)
 class Command:
     """Base of the commands.
 

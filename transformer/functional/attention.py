@@ -3,7 +3,7 @@
 Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V        (paper, equation 1)
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ def attend(
     dropout_key: PRNGKeyArray | UInt32[Array, "2"] | None = None,
     implementation: Implementation = "auto",
     return_weights: bool = False,
-):
+) -> Any:
     """Attends from T queries to S keys (paper section 3.2.1).
 
     Query head n reads key/value head ``n // (N / K)``. The softmax is taken in
@@ -64,7 +64,7 @@ def attend(
     if dropout_rate > 0 and dropout_key is None:
         raise ValueError(f"attention dropout_rate = {dropout_rate} needs a dropout_key")
     if scale is None:
-        scale = query.shape[-1] ** -0.5
+        scale = float(query.shape[-1]) ** -0.5
     needs_weights = return_weights or dropout_rate > 0
     large = query.shape[1] * key.shape[1] >= _CHUNKED_FROM
     if not needs_weights and (implementation == "chunked" or (implementation == "auto" and large)):

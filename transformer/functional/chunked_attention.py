@@ -107,7 +107,7 @@ def _forward(query, key, value, bias, mask, scale, block):
 def _backward(scale, block, residuals, gradient):
     query, key, value, bias, mask, output, log_sums = residuals
     tiles, queries, keys = _tile(query, key, value, bias, mask, block)
-    batch, kv_heads, groups, padded, head_dim = tiles.query.shape
+    batch, kv_heads, _, padded, head_dim = tiles.query.shape
     query_blocks, key_blocks = padded // queries, tiles.key.shape[2] // keys
     gradient = _group_queries(gradient, kv_heads, queries)
     output = _group_queries(output, kv_heads, queries)
@@ -159,8 +159,7 @@ def _backward(scale, block, residuals, gradient):
     d_key = _join_keys(d_key, key.shape[1]).astype(key.dtype)
     d_value = _join_keys(d_value, value.shape[1]).astype(value.dtype)
     if bias is not None:
-        d_bias = d_bias[..., : bias.shape[2], : bias.shape[3]].reshape(bias.shape)
-        d_bias = d_bias.astype(bias.dtype)
+        d_bias = _trim_bias(d_bias, bias.shape).astype(bias.dtype)
     return d_query, d_key, d_value, d_bias, None
 
 
@@ -260,6 +259,11 @@ def _add_block(d_bias, d_logits, i, j, queries, keys):
         j * keys if d_bias.shape[4] > 1 else 0,
     )
     return jax.lax.dynamic_update_slice(d_bias, new, at)
+
+
+def _trim_bias(d_bias, shape):
+    """A tiled bias gradient without its padding, in the shape of the bias."""
+    return d_bias[..., : shape[2], : shape[3]].reshape(shape)
 
 
 def _logits(tiles, q, i, j, queries, keys, scale):

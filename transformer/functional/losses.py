@@ -8,7 +8,7 @@ section 7; paper section 5.4):
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -72,8 +72,8 @@ def linear_cross_entropy(
     Logits are made a few hundred rows at a time, and differentiated while they are at
     hand, so neither the forward nor the backward pass keeps an ``[M, V]`` array.
     """
-    loss, nll = _sums(hidden, embedding, targets, weights, label_smoothing)
-    return LossSums(loss, jax.lax.stop_gradient(nll), weights.sum())
+    sums: Any = _sums(hidden, embedding, targets, weights, label_smoothing)
+    return LossSums(sums[0], jax.lax.stop_gradient(sums[1]), weights.sum())
 
 
 def _token_losses(logits, log_sum, targets, label_smoothing):

@@ -49,7 +49,7 @@ class Block(nn.Module):
         x,
         mask,
         *,
-        memory: KeysValues | None = None,
+        memory: Any = None,
         memory_mask: Any = None,
         cache: KeysValues | None = None,
         index: Any = None,
@@ -75,7 +75,7 @@ class Block(nn.Module):
             nonlocal cache
             keys_values = self.self_attention.keys_values(h)
             if cache is not None:
-                cache = keys_values = cache.write(keys_values, index)
+                keys_values = cache = cache.write(keys_values, index)
             return self.self_attention(h, keys_values, mask, train=train)
 
         x = self._residual(x, self.self_attention_norm, self_attend, train)
