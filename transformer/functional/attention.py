@@ -64,7 +64,7 @@ def attend(
     if dropout_rate > 0 and dropout_key is None:
         raise ValueError(f"attention dropout_rate = {dropout_rate} needs a dropout_key")
     if scale is None:
-        scale = float(query.shape[-1]) ** -0.5
+        scale = float(query.shape[-1] ** -0.5)
     needs_weights = return_weights or dropout_rate > 0
     large = query.shape[1] * key.shape[1] >= _CHUNKED_FROM
     if not needs_weights and (implementation == "chunked" or (implementation == "auto" and large)):
