@@ -8,7 +8,14 @@ import pytest
 
 from transformer.config import Config, ModelConfig, OptimizerConfig, to_dict
 from transformer.errors import UserError
-from transformer.training.checkpoint import Checkpoints, Meta, average, find, load_for_inference
+from transformer.training.checkpoint import (
+    Checkpoints,
+    Meta,
+    average,
+    find,
+    load_config,
+    load_for_inference,
+)
 from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.state import TrainState
 
@@ -164,7 +171,7 @@ def test_load_for_inference(tmp_path):
     save(tmp_path, [3.0, 1.0, 2.0], keep=3)
     loaded = load_for_inference(tmp_path)
     assert (loaded.step, loaded.tokenizer) == (2, TOKENIZER)
-    assert loaded.config == Config(model=ModelConfig(vocab_size=3))
+    assert loaded.config == load_config(tmp_path) == Config(model=ModelConfig(vocab_size=3))
     jax.tree.map(np.testing.assert_array_equal, loaded.params, make_state(2).params)
     assert load_for_inference(tmp_path, "last").step == 3
     assert load_for_inference(tmp_path, 1).step == load_for_inference(tmp_path, "1").step == 1

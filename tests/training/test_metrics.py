@@ -2,7 +2,13 @@ import pytest
 import sacrebleu
 
 from transformer.errors import UserError
-from transformer.training.metrics import phoneme_error_rate, score, text_scores, word_error_rate
+from transformer.training.metrics import (
+    describe,
+    phoneme_error_rate,
+    score,
+    text_scores,
+    word_error_rate,
+)
 
 
 def test_phoneme_error_rate_takes_the_closest_pronunciation():
@@ -58,6 +64,13 @@ def test_a_perfect_output_scores_100():
 
 def test_score_suits_the_dataset():
     assert score("cmudict", ["A"], [["B"]]) == {"per": 1.0, "wer": 1.0}
+
+
+def test_describe_gives_the_numbers_and_the_signatures():
+    (line,) = describe("cmudict", ["A B", "C"], [["A B"], ["C D"]])
+    assert line.startswith("phoneme error rate 25.00%, word error rate 50.00% (2 words")
+    bleu, chrf = describe("files", ["a b c d e"], [["a b c d e"]])
+    assert bleu.startswith("BLEU 100.00  nrefs:1|") and chrf.startswith("chrF 100.00  nrefs:1|")
 
 
 @pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], [["a"], ["b"]])])

@@ -19,9 +19,6 @@ from transformer.training.step import make_eval_step
 # A held-out split is small: another padded shape costs more to compile than it saves.
 _SHAPES = 2
 
-# Each shape is compiled, which takes longer than the padding that more shapes would save.
-_MOST_SHAPES = 3
-
 
 class Evaluator:
     """Evaluates parameters on one split, the same way each time it is called.

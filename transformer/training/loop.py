@@ -4,6 +4,7 @@ import dataclasses
 import math
 import signal
 from collections import deque
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from transformer.config import Config, from_dict, to_dict
-from transformer.data.batches import prefetch
+from transformer.data.batches import Batch, prefetch
 from transformer.data.pipeline import Data, Split, prepare
 from transformer.data.plan import BatchPlan
 from transformer.data.tokenizer import Tokenizer, check_ids
@@ -137,6 +138,7 @@ class _Run:
         )
         self.pending: deque[tuple[int, np.ndarray, StepMetrics]] = deque()
         self.interval: dict[str, float] = {}
+        self.compiled: set[tuple[tuple[int, ...], ...]] = set()
 
     def __call__(self, saved: Meta | None) -> TrainResult:
         settings, start = self.config.train, 0
@@ -153,7 +155,8 @@ class _Run:
             validation = None
             for index, batch in prefetch(self.plan, self.pairs, start, settings.steps):
                 step = index + 1
-                state, metrics = self.step(state, batch)
+                with self._compiling(batch):
+                    state, metrics = self.step(state, batch)
                 self.pending.append((step, batch["ids"], metrics))
                 # The metrics of one step are fetched while the next one runs.
                 self._check(waiting=1)
@@ -186,6 +189,14 @@ class _Run:
             )
         like = jax.eval_shape(lambda: init_state(self.model, self.optimizer, seed))
         return self.checkpoints.restore(saved.step, like)
+
+    def _compiling(self, batch: Batch) -> AbstractContextManager[None]:
+        """Keeps compiling, once a shape, out of the speed and the time left."""
+        shape = (batch["source"].shape, batch["targets"].shape)
+        if shape in self.compiled:
+            return nullcontext()
+        self.compiled.add(shape)
+        return self.report.paused("compiling")
 
     def _introduce(self, state: TrainState, start: int) -> None:
         count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
