@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from transformer.data.tokenizer import BOS, EOS, Tokenizer
@@ -25,8 +26,8 @@ def cross_attention(
     """
     _, sown = model.apply(
         {"params": params},
-        np.asarray([source], np.int32),
-        np.asarray([inputs], np.int32),
+        jnp.asarray([source], jnp.int32),
+        jnp.asarray([inputs], jnp.int32),
         mutable=["intermediates"],
     )
     layers = [
