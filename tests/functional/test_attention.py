@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.functional.helpers import normal
+from tests.helpers import normal
 from transformer.functional import Mask, attend
 
 B, T, S, K, G, H, HV = 5, 7, 11, 3, 2, 13, 17

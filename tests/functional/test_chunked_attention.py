@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from tests.functional.helpers import normal
+from tests.helpers import normal
 from transformer.functional import Mask, attend
 from transformer.functional.chunked_attention import chunked_attention
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.functional.helpers import normal
+from tests.helpers import normal
 from transformer.functional import dropout, layer_norm, linear
 
 B, T, D, F = 2, 3, 5, 7

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.functional.helpers import normal
+from tests.helpers import normal
 from transformer.functional import cross_entropy, linear_cross_entropy
 
 B, T, V, D = 3, 5, 11, 7

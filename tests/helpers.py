@@ -1,0 +1,33 @@
+"""What tests of several parts share."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import jax
+import numpy as np
+
+
+def normal(seed: int, *shape: int) -> jax.Array:
+    """Standard normal float32 numbers."""
+    return jax.random.normal(jax.random.key(seed), shape)
+
+
+def png_rows(path: Path) -> np.ndarray:
+    """The encoded pixels of an RGBA PNG file by row; checks that the file is whole.
+
+    Enough to tell a picture from an empty one without a library for images.
+    """
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, packed, header = 8, b"", b""
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+        assert data[at + 8 + size : at + 12 + size] == struct.pack(">I", zlib.crc32(kind + body))
+        header = body if kind == b"IHDR" else header
+        packed += body if kind == b"IDAT" else b""
+        at += 12 + size
+    _, height, depth, colours = struct.unpack(">IIBB", header[:10])
+    assert (depth, colours) == (8, 6)
+    return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, -1)[:, 1:]
