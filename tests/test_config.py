@@ -1,0 +1,247 @@
+"""Settings: what is refused and how, what survives JSON, and that the program reads each one."""
+
+import ast
+import dataclasses
+import functools
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import transformer
+from transformer import config as configuration
+from transformer.config import (
+    Config,
+    DataConfig,
+    DecodeConfig,
+    ModelConfig,
+    OptimizerConfig,
+    TrainConfig,
+)
+from transformer.errors import UserError
+
+PACKAGE = Path(transformer.__file__).parent
+CONFIGS = PACKAGE.parent / "configs"
+SECTIONS = {f.name: type(getattr(Config(), f.name)) for f in dataclasses.fields(Config)}
+SETTINGS = [
+    (section, f.name) for section, kind in SECTIONS.items() for f in dataclasses.fields(kind)
+]
+
+
+def setting_docs() -> dict[tuple[str, str], str]:
+    """The text below each setting in config.py, by (section, name)."""
+    classes = {
+        node.name: node
+        for node in ast.parse((PACKAGE / "config.py").read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+    docs = {}
+    for section, kind in SECTIONS.items():
+        body = classes[kind.__name__].body
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                assert isinstance(field.target, ast.Name) and isinstance(text.value, ast.Constant)
+                docs[section, field.target.id] = " ".join(str(text.value.value).split())
+    return docs
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (ModelConfig, {"num_layers": 0}, "model.num_layers = 0: expected at least 1"),
+        (
+            ModelConfig,
+            {"num_heads": 5},
+            "model.num_heads = 5: expected a divisor of model.model_dim = 512",
+        ),
+        (
+            ModelConfig,
+            {"num_kv_heads": 3},
+            "model.num_kv_heads = 3: expected a divisor of model.num_heads = 8",
+        ),
+        (ModelConfig, {"vocab_size": 0}, "model.vocab_size = 0: expected at least 1"),
+        (ModelConfig, {"dropout": 1.0}, "model.dropout = 1.0: expected a rate in [0, 1)"),
+        (
+            ModelConfig,
+            {"norm_epsilon": 0.0},
+            "model.norm_epsilon = 0.0: expected a positive number",
+        ),
+        (
+            DataConfig,
+            {"dataset": "tfds:"},
+            "data.dataset = 'tfds:': expected cmudict, files or tfds:NAME",
+        ),
+        (
+            DataConfig,
+            {"dataset": "files"},
+            "data.train = (): expected one TSV file or two parallel files, "
+            "because data.dataset = 'files'",
+        ),
+        (
+            DataConfig,
+            {"train": ("a.tsv",)},
+            "data.train = ('a.tsv',): expected data.dataset = 'files', found 'cmudict'",
+        ),
+        (
+            DataConfig,
+            {"dataset": "files", "train": ("a", "b", "c")},
+            "data.train = ('a', 'b', 'c'): expected one TSV file or two parallel files",
+        ),
+        (DataConfig, {"batch_tokens": 0}, "data.batch_tokens = 0: expected at least 1"),
+        (
+            OptimizerConfig,
+            {"warmup_steps": 0},
+            "optimizer.warmup_steps = 0: expected at least 1 with optimizer.schedule = 'noam'",
+        ),
+        (
+            OptimizerConfig,
+            {"learning_rate": 0.0},
+            "optimizer.learning_rate = 0.0: expected above 0",
+        ),
+        (OptimizerConfig, {"beta2": 1.0}, "optimizer.beta2 = 1.0: expected a rate in [0, 1)"),
+        (OptimizerConfig, {"clip_norm": 0.0}, "optimizer.clip_norm = 0.0: expected above 0"),
+        (TrainConfig, {"steps": 0}, "train.steps = 0: expected at least 1"),
+        (
+            TrainConfig,
+            {"label_smoothing": 1.0},
+            "train.label_smoothing = 1.0: expected a probability in [0, 1)",
+        ),
+        (TrainConfig, {"seed": -1}, "train.seed = -1: expected 0 or more"),
+        (DecodeConfig, {"beam_size": 0}, "decode.beam_size = 0: expected at least 1"),
+        (DecodeConfig, {"extra_length": -1}, "decode.extra_length = -1: expected 0 or more"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_value_is_refused_by_name(kind, values, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        kind(**values)
+
+
+def test_limits_are_allowed():
+    OptimizerConfig(schedule="constant", warmup_steps=0)
+    DecodeConfig(length_penalty=0.0, extra_length=0)
+    ModelConfig(num_heads=1, num_kv_heads=1, dropout=0.0)
+    TrainConfig(eval_examples=0, label_smoothing=0.0)
+
+
+def test_settings_survive_json():
+    config = Config(
+        model=ModelConfig(num_layers=3, num_kv_heads=2, vocab_size=101, dtype="bfloat16"),
+        data=DataConfig(dataset="files", train=("a.en", "a.de"), test=("b.tsv",)),
+        optimizer=OptimizerConfig(schedule="cosine", clip_norm=1.5),
+        train=TrainConfig(accumulate=7),
+        decode=DecodeConfig(beam_size=2, early_stopping=True),
+    )
+    text = json.dumps(configuration.to_dict(config))
+    assert configuration.from_dict(json.loads(text)) == config
+    assert configuration.from_dict({}) == Config()
+
+
+def test_unknown_names_in_a_dictionary_are_refused():
+    """A misspelt `learing_rate` once trained happily with the default."""
+    with pytest.raises(
+        UserError, match=r"^optimizer\.learing_rate = 1: expected one of .*learning"
+    ):
+        configuration.from_dict({"optimizer": {"learing_rate": 1}})
+    with pytest.raises(UserError, match=r"^section = 'optimiser': expected one of model, data"):
+        configuration.from_dict({"optimiser": {}})
+
+
+def test_every_setting_says_what_it_means():
+    docs = setting_docs()
+    assert set(docs) == set(SETTINGS)
+    assert all(len(text) > 10 for text in docs.values())
+
+
+# A setting is read as `SECTION.name` anywhere, or as `config.name` in the section's own package.
+HOMES = {
+    "model": ("modules/", "models/"),
+    "data": ("data/",),
+    "optimizer": ("training/optimizer.py",),
+    "train": ("training/",),
+    "decode": ("decoding/",),
+}
+SHORT_NAMES = {"config", "c", "settings"}
+# These three are read by the name of a split.
+READ_BY_SPLIT_NAME = {("data", "train"), ("data", "validation"), ("data", "test")}
+
+
+@functools.cache
+def reads() -> list[tuple[str, str, str]]:
+    """(file, owner, name) of every ``owner.name`` outside config.py."""
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        where = path.relative_to(PACKAGE).as_posix()
+        if where == "config.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute):
+                owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
+                found.append((where, owner.strip("_"), node.attr))
+    return found
+
+
+def is_read(section: str, name: str) -> bool:
+    """Whether some code outside config.py reads the setting."""
+    return any(
+        attribute == name
+        and (owner == section or (where.startswith(HOMES[section]) and owner in SHORT_NAMES))
+        for where, owner, attribute in reads()
+    )
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=".".join)
+def test_every_setting_is_read_somewhere(setting):
+    """Configurations gather settings that nothing reads, and users tune them for days."""
+    section, name = setting
+    if setting in READ_BY_SPLIT_NAME:
+        assert "getattr(config, split)" in (PACKAGE / "data/sources.py").read_text("utf-8")
+    elif name == "num_kv_heads":
+        assert is_read(section, "kv_heads")
+        assert ModelConfig(num_heads=4, num_kv_heads=2).kv_heads == 2
+        assert ModelConfig(num_heads=4).kv_heads == 4
+    else:
+        assert is_read(section, name)
+
+
+def test_a_setting_that_nothing_reads_would_be_found():
+    assert not is_read("model", "rope_theta")
+    assert not is_read("decode", "model_dim")
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
+def test_shipped_configurations_load_and_say_how_to_run_them(path):
+    assert isinstance(configuration.load(path), Config)
+    assert f"--config configs/{path.name}" in path.read_text("utf-8")
+
+
+def test_a_missing_configuration_suggests_the_nearest():
+    with pytest.raises(UserError, match=r"quikstart\.py: no such file; did you mean .*quickstart"):
+        configuration.load(CONFIGS / "quikstart.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import transformr_", "ModuleNotFoundError: No module named 'transformr_'"),
+        ("config = (", "SyntaxError: "),
+        ("settings = 1", "expected a variable `config` of type transformer.config.Config"),
+        ("config = {}", "expected a variable `config` of type transformer.config.Config"),
+        (
+            "from transformer.config import ModelConfig\nModelConfig(num_layers=0)",
+            "model.num_layers = 0: expected at least 1",
+        ),
+        (
+            "from transformer.config import ModelConfig\nModelConfig(layers=1)",
+            "unexpected keyword argument 'layers'",
+        ),
+    ],
+)
+def test_a_broken_configuration_is_one_line(tmp_path, text, message):
+    path = tmp_path / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=re.escape(message)) as caught:
+        configuration.load(path)
+    assert "\n" not in str(caught.value)
