@@ -69,7 +69,7 @@ class ConsoleReport:
 
     def __init__(self, console: Console, step: int, total: int) -> None:
         self._console, self._total = console, total
-        self._idle = 0.0
+        self._idle, self._status = 0.0, ""
         self._recent: deque[tuple[float, float]] = deque([(self.clock(), 0.0)], self._WINDOW + 1)
         self._bar = Progress(
             TextColumn("step"),
@@ -79,7 +79,7 @@ class ConsoleReport:
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("train", total=total, completed=step, status="compiling")
+        self._task = self._bar.add_task("train", total=total, completed=step, status=self._status)
 
     def __enter__(self) -> "ConsoleReport":
         self._bar.start()
@@ -101,6 +101,7 @@ class ConsoleReport:
             yield
         finally:
             self._idle += time.perf_counter() - start
+            self._bar.update(self._task, status=self._status)
 
     def advance(self, step: int, loss: float, learning_rate: float, tokens: float) -> None:
         """Shows one finished step."""
