@@ -16,6 +16,6 @@ config = Config(
     model=ModelConfig(num_layers=2, model_dim=128, ff_dim=512, num_heads=4, norm_placement="pre"),
     data=DataConfig(dataset="cmudict", batch_tokens=2048, num_buckets=6),
     optimizer=OptimizerConfig(schedule="linear", learning_rate=3e-3, warmup_steps=200),
-    train=TrainConfig(steps=3000, eval_every=1000, save_every=500),
+    train=TrainConfig(steps=2000, eval_every=1000, save_every=500),
     decode=DecodeConfig(batch_size=128),
 )
