@@ -2,7 +2,9 @@
 
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,6 +13,19 @@ import numpy as np
 def normal(seed: int, *shape: int) -> jax.Array:
     """Standard normal float32 numbers."""
     return jax.random.normal(jax.random.key(seed), shape)
+
+
+def temporary_bytes(function: Callable, *shapes: tuple[tuple[int, ...], Any]) -> int:
+    """Memory that the compiled function takes besides its arguments and results.
+
+    Args:
+        function: of arrays.
+        shapes: (shape, type) of each array.
+    """
+    arguments = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
+    analysis = jax.jit(function).lower(*arguments).compile().memory_analysis()
+    assert analysis is not None
+    return analysis.temp_size_in_bytes
 
 
 def png_rows(path: Path) -> np.ndarray:

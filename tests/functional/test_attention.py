@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.helpers import normal
+from tests.helpers import normal, temporary_bytes
 from transformer.functional import Mask, attend
 
 B, T, S, K, G, H, HV = 5, 7, 11, 3, 2, 13, 17
@@ -60,7 +60,9 @@ def test_equals_the_equation(implementation, scale, masked, biased):
 def test_weights_are_those_of_the_equation():
     query, key, value = operands()
     mask = (jnp.arange(S)[None] <= jnp.arange(T)[:, None] + 2)[None, None]
-    output, weights = attend(query, key, value, mask=mask, return_weights=True)
+    output, weights = jax.jit(attend, static_argnames="return_weights")(
+        query, key, value, mask=mask, return_weights=True
+    )
     expected_output, expected = by_hand(query, key, value, mask)
     assert weights.shape == (B, N, T, S) and weights.dtype == jnp.float32
     np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-6)
@@ -162,15 +164,17 @@ def test_bfloat16_in_bfloat16_out_and_softmax_in_float32(implementation):
     narrow = tuple(x.astype(jnp.bfloat16) for x in wide)
     got = jax.jit(attend, static_argnames="implementation")(*narrow, implementation=implementation)
     assert got.dtype == jnp.bfloat16
-    expected, _ = by_hand(*(x.astype(jnp.float32) for x in narrow))
+    query, key, value = (x.astype(jnp.float32) for x in narrow)
+    expected, _ = by_hand(query, key, value)
     np.testing.assert_allclose(got.astype(jnp.float32), expected, atol=0.02)
 
 
 def test_auto_takes_blocks_where_the_matrix_is_large():
     def temporaries(length, implementation):
-        x = jax.ShapeDtypeStruct((1, length, 1, 2), jnp.float32)
-        run = jax.jit(lambda q: attend(q, q, q, implementation=implementation))
-        return run.lower(x).compile().memory_analysis().temp_size_in_bytes
+        return temporary_bytes(
+            lambda q: attend(q, q, q, implementation=implementation),
+            ((1, length, 1, 2), jnp.float32),
+        )
 
     assert temporaries(2048, "auto") == temporaries(2048, "chunked")
     assert temporaries(128, "auto") == temporaries(128, "plain")

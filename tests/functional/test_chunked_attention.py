@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from tests.helpers import normal
+from tests.helpers import normal, temporary_bytes
 from transformer.functional import Mask, attend
 from transformer.functional.chunked_attention import chunked_attention
 
@@ -155,17 +155,14 @@ def test_logits_beyond_the_range_of_exp():
 
 
 def test_memory_is_linear_in_length():
-    def temporaries(length: int, implementation: str) -> int:
-        x = jax.ShapeDtypeStruct((1, length, 1, 16), jnp.float32)
-        segments = jax.ShapeDtypeStruct((1, length), jnp.bool_)
-
+    def temporaries(length, implementation):
         def loss(query, key, value, segments):
             mask = Mask.self_attention(segments, causal=True)
-            output = attend(query, key, value, mask=mask, implementation=implementation)
-            return output.sum()
+            return attend(query, key, value, mask=mask, implementation=implementation).sum()
 
-        step = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))
-        return step.lower(x, x, x, segments).compile().memory_analysis().temp_size_in_bytes
+        heads = ((1, length, 1, 16), jnp.float32)
+        segments = ((1, length), jnp.bool_)
+        return temporary_bytes(jax.grad(loss, argnums=(0, 1, 2)), heads, heads, heads, segments)
 
     short, long = 2048, 8192
     assert temporaries(long, "plain") > 12 * temporaries(short, "plain")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.helpers import normal
+from tests.helpers import normal, temporary_bytes
 from transformer.functional import cross_entropy, linear_cross_entropy
 
 B, T, V, D = 3, 5, 11, 7
@@ -180,15 +180,14 @@ def test_logits_are_never_all_alive():
     rows, vocabulary = 8192, 4099
 
     def temporaries(function):
-        step = jax.jit(jax.grad(lambda *x: function(*x, label_smoothing=0.1).loss, argnums=(0, 1)))
-        shapes = [
-            jax.ShapeDtypeStruct((rows, 8), jnp.float32),
-            jax.ShapeDtypeStruct((vocabulary, 8), jnp.float32),
-            jax.ShapeDtypeStruct((rows,), jnp.int32),
-            jax.ShapeDtypeStruct((rows,), jnp.float32),
-        ]
-        return step.lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+        return temporary_bytes(
+            jax.grad(lambda *x: function(*x, 0.1).loss, argnums=(0, 1)),
+            ((rows, 8), jnp.float32),
+            ((vocabulary, 8), jnp.float32),
+            ((rows,), jnp.int32),
+            ((rows,), jnp.float32),
+        )
 
     all_logits = 4 * rows * vocabulary
     assert temporaries(linear_cross_entropy) < all_logits / 4
-    assert temporaries(lambda *x, label_smoothing: whole(*x, label_smoothing)) >= all_logits
+    assert temporaries(whole) >= all_logits
