@@ -15,6 +15,7 @@ import pytest
 
 from tests.helpers import png_rows
 from tests.test_config import setting_docs
+from transformer import commands
 from transformer.cli import COMMANDS, main
 from transformer.config import Config
 
@@ -295,6 +296,16 @@ def test_translate_with_scores_and_n_best(run, trained):
 def test_input_that_is_not_utf8_names_the_line(run, trained):
     stdin = b"ein Hund\nrot\n\xff\xfe blau\n"
     assert_refused(run("translate", "--checkpoint", trained, stdin=stdin), "<stdin>:3")
+
+
+def test_blocks_of_input_number_their_lines_on(run, trained, monkeypatch):
+    stdin = b"ein Hund\n\nrot\nblau\nzwei\n"
+    arguments = ["translate", "--checkpoint", trained, "--n-best", 2]
+    together = run(*arguments, stdin=stdin)
+    monkeypatch.setattr(commands, "_BLOCK", 2)
+    assert run(*arguments, stdin=stdin) == together
+    _, _, err = run(*arguments, stdin=stdin + b"\xff\n")
+    assert "<stdin>:6" in err
 
 
 @pytest.mark.parametrize(
