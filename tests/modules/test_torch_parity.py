@@ -102,7 +102,7 @@ def test_multihead_attention(case, implementation):
         """As `apply`, where keys and values come from arrays of different widths."""
         heads = (*key.shape[:2], 3, 5)
         key, value = module.key(key).reshape(heads), module.value(value).reshape(heads)
-        keys_values = KeysValues(key.swapaxes(1, 2), value.swapaxes(1, 2))
+        keys_values = KeysValues(key.transpose(0, 2, 3, 1), value.swapaxes(1, 2))
         return module(query, keys_values, mask)
 
     def forward(params, inputs):

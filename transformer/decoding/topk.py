@@ -29,7 +29,7 @@ def grouped_top_k(
     Returns:
         The values in falling order, and their indices ``w * V + v``.
     """
-    batch, width, vocab = logits.shape
+    batch, _, vocab = logits.shape
     size = _group_size(vocab)
     maxima = _group_maxima(logits, size, excluded) + offsets[..., None]
     groups = maxima.shape[-1]

@@ -47,7 +47,8 @@ class Translator:
         rows = model.config.vocab_size or 0
         if rows < tokenizer.vocab_size:
             raise UserError(
-                f"model.vocab_size = {rows}: expected at least the tokenizer's {tokenizer.vocab_size}"
+                f"model.vocab_size = {rows}: expected at least {tokenizer.vocab_size}, "
+                "the tokenizer's"
             )
         self.model, self.params = model, params
         self.tokenizer, self.config = tokenizer, config

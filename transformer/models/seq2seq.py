@@ -19,8 +19,8 @@ class Cache(NamedTuple):
     """What decoding remembers. Every leaf leads with the batch axis.
 
     Attributes:
-        layers: of each decoder layer, keys and values ``[B, K, capacity, H]``.
-        memories: of each decoder layer, keys and values of the source ``[B, K, S, H]``.
+        layers: of each decoder layer, `KeysValues` of S = capacity.
+        memories: of each decoder layer, `KeysValues` of the source.
         source: the source's tokens ``[B, S]``, 0 where padded.
     """
 
@@ -89,7 +89,7 @@ class Seq2Seq(nn.Module):
         c = self.config
         memories = self.decoder.project_memory(self.encode(source))
         room = jnp.zeros((len(source), c.kv_heads, capacity, c.head_dim), c.dtype)
-        layers = tuple(KeysValues(room, room) for _ in range(c.num_layers))
+        layers = tuple(KeysValues(room.swapaxes(2, 3), room) for _ in range(c.num_layers))
         return Cache(layers, memories, source)
 
     def decode(self, tokens, positions, cache: Cache, index, mask):

@@ -62,7 +62,7 @@ class Block(nn.Module):
             mask: of self-attention.
             memory: keys and values of the encoded source, see `project_memory`.
             memory_mask: of cross-attention.
-            cache: earlier keys and values ``[B, K, capacity, H]``; those of ``x`` are
+            cache: earlier keys and values, S = capacity; those of ``x`` are
                 written at ``index`` and attention reads them all.
             index: where in the cache, an int scalar.
             train: apply dropout.
