@@ -136,7 +136,9 @@ class Evaluate(_OnCheckpoint):
         with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
             task = bar.add_task("decoding", total=count)
             found = translator.translate(
-                sources, progress=lambda done, all: bar.update(task, completed=done, total=all)
+                sources,
+                progress=lambda done, all: bar.update(task, completed=done, total=all),
+                on_cut=lambda i, tokens: _warn_cut(f"example {chosen[i]}", tokens, self.decode),
             )
         outputs = [best[0].text for best in found]
         if self.predictions is not None:
@@ -176,7 +178,12 @@ class Translate(_OnCheckpoint):
         translator = Translator(model, params, tokenizer, self.decode)
         first = 1
         for lines in _standard_input():
-            for i, found in enumerate(translator.translate(lines, self.n_best), first):
+            found_of_lines = translator.translate(
+                lines,
+                self.n_best,
+                on_cut=lambda i, n, first=first: _warn_cut(f"<stdin>:{first + i}", n, self.decode),
+            )
+            for i, found in enumerate(found_of_lines, first):
                 for hypothesis in found:
                     print(self._format(i, hypothesis.text, hypothesis.score))
             sys.stdout.flush()
@@ -187,6 +194,14 @@ class Translate(_OnCheckpoint):
         if self.n_best > 1:
             return f"{line} ||| {text} ||| {score:.4f}"
         return f"{score:.4f}\t{text}" if self.scores else text
+
+
+def _warn_cut(place: str, tokens: int, decode: DecodeConfig) -> None:
+    print(
+        f"warning: {place}: {tokens} tokens, cut to the first {decode.max_source_length} "
+        "(--decode.max-source-length)",
+        file=sys.stderr,
+    )
 
 
 def _standard_input() -> Iterator[list[str]]:

@@ -241,13 +241,15 @@ class DecodeConfig:
     """alpha of Wu et al. 2016, equation 14: score = log p / ((5 + length) / 6) ** alpha."""
     extra_length: int = 50
     """Longest output, in tokens beyond the length of the source."""
+    max_source_length: int = 1024
+    """Sources with more tokens than this are cut there, and named in a warning."""
     early_stopping: bool = False
     """Stop a sentence once beam_size hypotheses have ended, instead of when none can improve."""
     batch_size: int = 64
     """Sentences decoded together; the result does not depend on it."""
 
     def __post_init__(self) -> None:
-        for name in ("beam_size", "batch_size"):
+        for name in ("beam_size", "batch_size", "max_source_length"):
             value = getattr(self, name)
             _require(value >= 1, f"decode.{name}", value, "at least 1")
         _require(

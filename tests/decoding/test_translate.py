@@ -102,6 +102,18 @@ def test_a_long_line_comes_back_with_the_others(params):
     assert ids_and_scores(found[0])[0] == ids_and_scores(translator.translate(["abc"])[0])[0]
 
 
+def test_a_line_beyond_the_limit_is_cut_and_named(params):
+    """A line of 10,000 characters took minutes and said nothing about it."""
+    search = dataclasses.replace(SEARCH, max_source_length=5)
+    translator = Translator(MODEL, params, TOKENIZER, search)
+    cut: list[tuple[int, int]] = []
+    found = translator.translate(
+        ["abc", "", "deadbeef", "deadb"], on_cut=lambda i, n: cut.append((i, n))
+    )
+    assert cut == [(2, 8)]
+    assert ids_and_scores(found[2]) == ids_and_scores(found[3])
+
+
 def test_progress_reaches_the_number_of_lines(params):
     seen: list[tuple[int, int]] = []
     translator = Translator(MODEL, params, TOKENIZER, dataclasses.replace(SEARCH, batch_size=2))

@@ -1,6 +1,6 @@
 """Lines of text in, lines of text out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,9 @@ from transformer.decoding.beam import Vocabulary
 from transformer.decoding.continuous import Progress, decode_all
 from transformer.errors import UserError
 from transformer.models.seq2seq import Seq2Seq
+
+OnCut = Callable[[int, int], None]
+"""Called with (index of a line, tokens it has) when it is too long to be translated whole."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +58,24 @@ class Translator:
         self.vocabulary = Vocabulary(tokenizer.vocab_size, BOS, EOS, banned=(PAD, UNK, BOS))
 
     def translate(
-        self, lines: Sequence[str], n_best: int = 1, progress: Progress | None = None
+        self,
+        lines: Sequence[str],
+        n_best: int = 1,
+        progress: Progress | None = None,
+        on_cut: OnCut | None = None,
     ) -> list[list[Hypothesis]]:
         """The `n_best` hypotheses of each line, best first; as many lists as lines.
 
-        A blank line gives one blank hypothesis. A line may be of any length; its output has
-        at most ``config.extra_length`` tokens more. Fewer than `n_best` hypotheses come back
-        only where the vocabulary has no more.
+        A blank line gives one blank hypothesis. A line of more than
+        ``config.max_source_length`` tokens is cut there; an output has at most
+        ``config.extra_length`` tokens more than its source. Fewer than `n_best` hypotheses
+        come back only where the vocabulary has no more.
 
         Args:
             lines: text; an end of line is ignored.
             n_best: at most ``config.beam_size``.
             progress: called with (lines done, lines that are not blank).
+            on_cut: called for each line that is cut, see `OnCut`.
 
         Raises:
             UserError: `n_best` is not in 1 ... ``config.beam_size``.
@@ -76,9 +85,13 @@ class Translator:
                 f"n_best = {n_best}: expected 1 to decode.beam_size = {self.config.beam_size}"
             )
         filled = {i: line.rstrip("\r\n") for i, line in enumerate(lines) if line.strip()}
-        sources = [[*ids, EOS] for ids in self.tokenizer.encode_sources(list(filled.values()))]
-        for source in sources:
-            check_ids(source, self.tokenizer.vocab_size)
+        encoded = self.tokenizer.encode_sources(list(filled.values()))
+        longest = self.config.max_source_length
+        for i, ids in zip(filled, encoded, strict=True):
+            check_ids(ids, self.tokenizer.vocab_size)
+            if len(ids) > longest and on_cut is not None:
+                on_cut(i, len(ids))
+        sources = [[*ids[:longest], EOS] for ids in encoded]
         outputs = decode_all(
             self.model, self.params, sources, self.config, self.vocabulary, n_best, progress
         )
