@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import tyro
 
 from transformer.functional import Mask, attend
+from transformer.functional.attention import Implementation
 
 
 def main(
@@ -33,13 +34,14 @@ def main(
     for length in lengths:
         x = jax.random.normal(jax.random.key(0), (1, length, heads, head_dim))
         mask = Mask.self_attention(jnp.ones((1, length), int), causal=True)
-        cells = [_measure(x, mask, kind, rounds) for kind in ("plain", "chunked")]
+        kinds: tuple[Implementation, ...] = ("plain", "chunked")
+        cells = [_measure(x, mask, kind, rounds) for kind in kinds]
         times = " | ".join(f"{seconds * 1e3:.1f}" for seconds, _ in cells)
         sizes = " | ".join(f"{size / 2**20:.1f}" for _, size in cells)
         print(f"| {length} | {times} | {sizes} |", flush=True)
 
 
-def _measure(x, mask, implementation: str, rounds: int) -> tuple[float, int]:
+def _measure(x, mask, implementation: Implementation, rounds: int) -> tuple[float, int]:
     def loss(query, key, value):
         return attend(query, key, value, mask=mask, implementation=implementation).sum()
 

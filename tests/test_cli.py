@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +58,8 @@ def assert_refused(result: tuple[int, str, str], message: str) -> None:
         (["translate"], "transformer translate: --checkpoint expected"),
         (["attention-map", "--checkpoint", "w"], "--source expected"),
         (["plot-loss"], "--workdir expected"),
-        (["plot-loss", "--workdir", "nowhere"], "no metrics to draw"),
+        (["plot-loss", "--workdir", "nowhere"], "no such directory nowhere"),
+        (["plot-loss", "--workdir", "."], "no metrics to draw"),
         (["translate", "--checkpoint", "nowhere"], "nowhere: no such directory"),
         (["evaluate", "--checkpoint", "."], "no checkpoint in it; expected the --workdir of a"),
     ],
@@ -321,6 +323,33 @@ def test_blocks_of_input_number_their_lines_on(run, trained, monkeypatch):
 )
 def test_mistakes_in_using_a_checkpoint(run, trained, arguments, message):
     assert_refused(run("translate", "--checkpoint", trained, *arguments), message)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "--predictions", "no/where.txt"],
+        ["attention-map", "--source", "ein", "--output", "no/where.png"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_where_output_cannot_go_is_said_before_the_work(run, trained, arguments):
+    command, *options = arguments
+    assert_refused(run(command, "--checkpoint", trained, *options), "no such directory no")
+
+
+def test_a_damaged_checkpoint_is_named(run, trained, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(trained / "checkpoints" / "60", folder)
+    assert run("translate", "--checkpoint", folder, stdin=b"ein\n")[0] == 0
+    shutil.rmtree(folder / "state" / "d")
+    assert_refused(
+        run("translate", "--checkpoint", folder), f"{folder}: damaged or incomplete checkpoint ("
+    )
+    (folder / "meta" / "metadata").write_text("{", encoding="utf-8")
+    assert_refused(
+        run("evaluate", "--checkpoint", folder), f"{folder}: damaged or incomplete checkpoint ("
+    )
 
 
 def test_checkpoints_may_be_averaged_or_given_by_folder(run, trained):

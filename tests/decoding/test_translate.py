@@ -1,6 +1,7 @@
 """From lines to lines with a small encoder-decoder of random weights."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -126,11 +127,12 @@ def test_nothing_is_compiled_for_a_particular_line(params):
     """New lines, lengths, numbers of lines and parameters reuse the programs of the widths."""
     config = dataclasses.replace(SEARCH, batch_size=4)
     Translator(MODEL, params, TOKENIZER, config).translate(["a" * 3, "b" * 9, "c" * 12] * 3)
-    compiled = continuous._advance._cache_size()
+    advance: Any = continuous._advance
+    compiled = advance._cache_size()
     newer = jax.tree.map(lambda x: 1.01 * x, params)
     for lines in (["abcdefg"] * 7, ["a", "bb", "ccc", "dddd"], ["g" * 14] * 11):
         Translator(MODEL, newer, TOKENIZER, config).translate(lines)
-    assert continuous._advance._cache_size() <= compiled + 1
+    assert advance._cache_size() <= compiled + 1
 
 
 def test_wrong_requests_are_the_users_errors(params):
