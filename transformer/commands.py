@@ -99,6 +99,12 @@ def _trained_config(checkpoint: str | None, step: str) -> Config:
     return Config() if checkpoint is None else load_config(checkpoint, step)
 
 
+def _require_folder(option: str, path: Path) -> None:
+    """Found out before the work whose result would be lost."""
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{option} {path}: no such directory {path.parent}")
+
+
 @dataclass(frozen=True)
 class Evaluate(_OnCheckpoint):
     """Score a trained model on held-out data: BLEU and chrF, or phoneme and word error rate."""
@@ -121,6 +127,8 @@ class Evaluate(_OnCheckpoint):
 
     def run(self) -> int:
         console = Console()
+        if self.predictions is not None:
+            _require_folder("--predictions", self.predictions)
         model, params, tokenizer, _ = self.load()
         data = prepare(self.data, tokenizer, (self.split,), log=console.print)
         split: Split | None = getattr(data, self.split)
@@ -234,6 +242,7 @@ class AttentionMap(_OnCheckpoint):
     located_by: ClassVar = ()
 
     def run(self) -> int:
+        _require_folder("--output", self.output)
         model, params, tokenizer, config = self.load()
         layers = model.config.num_layers
         if not -layers <= self.layer < layers:
@@ -263,6 +272,7 @@ class PlotLoss(Command):
 
     def run(self) -> int:
         output = self.output or Path(self.workdir) / "loss.png"
+        _require_folder("--workdir" if self.output is None else "--output", output)
         plots.plot_loss(read_metrics(self.workdir), output)
         print(f"loss curve: {output}")
         return 0

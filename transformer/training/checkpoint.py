@@ -7,7 +7,8 @@ it when complete, so what bears a step's number is whole.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -231,8 +232,20 @@ def _choose(directory: Path, step: int | str) -> Sequence[int]:
     return [int(number)]
 
 
+@contextmanager
+def _readable(checkpoint: Path) -> Iterator[None]:
+    """What goes wrong in reading a checkpoint, as a `UserError` that names it."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).split("\n")[0].split(" [")[0]  # tensorstore appends its settings
+        raise UserError(f"{checkpoint}: damaged or incomplete checkpoint ({reason})") from error
+
+
 def _read_meta(checkpoint: Path) -> Meta:
-    with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
+    with _readable(checkpoint), ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
         values = reader.restore(checkpoint / "meta")
     if values.get("format") != FORMAT:
         raise UserError(
@@ -242,7 +255,7 @@ def _read_meta(checkpoint: Path) -> Meta:
 
 
 def _read_params(checkpoint: Path) -> Any:
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    with _readable(checkpoint), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         item = checkpoint / "state"
         like = _on_device({"params": _saved_tree(item)["params"]})
         restore_args = ocp.checkpoint_utils.construct_restore_args(like)
