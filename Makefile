@@ -23,7 +23,7 @@ test-slow: .venv/test
 lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # A stamp a set of extras: installed again when pyproject.toml changes.
 .venv/quickstart: pyproject.toml
