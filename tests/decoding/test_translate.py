@@ -1,44 +1,27 @@
 """From lines to lines with a small encoder-decoder of random weights."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.config import DecodeConfig, ModelConfig
-from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Symbols
+from tests.decoding.tiny import CONFIG, LINES, MODEL, SEARCH, TOKENIZER, parameters
+from transformer.data.tokenizer import BOS, EOS, PAD, UNK
 from transformer.decoding import continuous
 from transformer.decoding.translate import Hypothesis, Translator
 from transformer.errors import UserError
 from transformer.models.seq2seq import Seq2Seq
-
-TOKENIZER = Symbols(list("abcdefg"), "characters", "characters")
-CONFIG = ModelConfig(num_layers=1, model_dim=6, ff_dim=10, num_heads=3, vocab_size=13)
-MODEL = Seq2Seq(CONFIG)
-SEARCH = DecodeConfig(beam_size=3, extra_length=5)
-LINES = ["abc", "gfedcbaabcd", "e", "", "cabbage", "dad", "a bad bed " * 2, "faced", "bead", "g"]
-
-
-@pytest.fixture(scope="module")
-def params():
-    tokens = jnp.ones((2, 3), int)
-    initial = jax.jit(MODEL.init)(jax.random.key(5), tokens, tokens)["params"]
-    # Larger weights, so that outputs differ; logits of the ids that do not exist are huge.
-    params = jax.tree.map(lambda x: 2.5 * x, initial)
-    table = params["embedding"]["embedding"]
-    return params | {"embedding": {"embedding": table.at[11:].multiply(30)}}
 
 
 def ids_and_scores(hypotheses):
     return [h.ids for h in hypotheses], np.array([h.score for h in hypotheses])
 
 
-def test_hypotheses_carry_the_models_own_score_in_falling_order(params):
+def test_hypotheses_carry_the_models_own_score_in_falling_order():
     """Scores equal those of the whole forward without a cache; text and ids agree."""
-    found = Translator(MODEL, params, TOKENIZER, SEARCH).translate(LINES, n_best=3)
+    found = Translator(MODEL, parameters(), TOKENIZER, SEARCH).translate(LINES, n_best=3)
     pairs, scores = [], []
     for line, hypotheses in zip(LINES, found, strict=True):
         if not line:
@@ -55,7 +38,7 @@ def test_hypotheses_carry_the_models_own_score_in_falling_order(params):
     sources = jnp.array([[*source, *[PAD] * (23 - len(source))] for source, _ in pairs])
     targets = jnp.array([[*ids, EOS, *[PAD] * (28 - len(ids))] for _, ids in pairs])
     inputs = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
-    logits = jax.jit(MODEL.apply)({"params": params}, sources, inputs)[..., :11]
+    logits = jax.jit(MODEL.apply)({"params": parameters()}, sources, inputs)[..., :11]
     log_probs = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], axis=2)[..., 0]
     lengths = (targets != PAD).sum(axis=1)
     total = jnp.where(targets != PAD, log_probs, 0.0).sum(axis=1)
@@ -65,24 +48,26 @@ def test_hypotheses_carry_the_models_own_score_in_falling_order(params):
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_a_line_is_translated_alike_in_any_company(params, early_stopping, monkeypatch):
+def test_a_line_is_translated_alike_in_any_company(early_stopping, monkeypatch):
     """Outputs have depended on the batch size and on padding. Batches of 1 and of 4 take rows
     in turn, move sentences that need more places to a later batch, and pad more."""
     config = dataclasses.replace(SEARCH, early_stopping=early_stopping)
-    together = Translator(MODEL, params, TOKENIZER, config).translate(LINES, n_best=2)
+    together = Translator(MODEL, parameters(), TOKENIZER, config).translate(LINES, n_best=2)
     for batch_size, narrowest in ((1, 16), (4, 8)) if early_stopping else ((4, 4),):
         monkeypatch.setattr(continuous, "_NARROWEST", narrowest)
         smaller = dataclasses.replace(config, batch_size=batch_size)
-        found = Translator(MODEL, params, TOKENIZER, smaller).translate(LINES, n_best=2)
+        found = Translator(MODEL, parameters(), TOKENIZER, smaller).translate(LINES, n_best=2)
         for expected, hypotheses in zip(together, found, strict=True):
             (ids, scores), (more_ids, more_scores) = map(ids_and_scores, (expected, hypotheses))
             assert ids == more_ids
             np.testing.assert_allclose(scores, more_scores, rtol=1e-4)
 
 
-def test_as_many_lines_come_back_and_blank_ones_are_blank(params):
+def test_as_many_lines_come_back_and_blank_ones_are_blank():
     """Empty lines have crashed translators, and disappeared."""
-    translator = Translator(MODEL, params, TOKENIZER, dataclasses.replace(SEARCH, batch_size=3))
+    translator = Translator(
+        MODEL, parameters(), TOKENIZER, dataclasses.replace(SEARCH, batch_size=3)
+    )
     lines = ["abc\r\n", "", "  \t", "\r\n", "\N{GRINNING FACE}a", "\u2028", "abc"]
     found = translator.translate(lines)
     assert len(found) == len(lines)
@@ -94,19 +79,19 @@ def test_as_many_lines_come_back_and_blank_ones_are_blank(params):
     assert translator.translate([" "]) == [blank]
 
 
-def test_a_long_line_comes_back_with_the_others(params):
+def test_a_long_line_comes_back_with_the_others():
     search = dataclasses.replace(SEARCH, beam_size=1, batch_size=2)
-    translator = Translator(MODEL, params, TOKENIZER, search)
+    translator = Translator(MODEL, parameters(), TOKENIZER, search)
     lines = ["abc", "deadbeef" * 50, "bag"]
     found = translator.translate(lines)
     assert [len(hypotheses) for hypotheses in found] == [1, 1, 1]
     assert ids_and_scores(found[0])[0] == ids_and_scores(translator.translate(["abc"])[0])[0]
 
 
-def test_a_line_beyond_the_limit_is_cut_and_named(params):
+def test_a_line_beyond_the_limit_is_cut_and_named():
     """A line of 10,000 characters took minutes and said nothing about it."""
     search = dataclasses.replace(SEARCH, max_source_length=5)
-    translator = Translator(MODEL, params, TOKENIZER, search)
+    translator = Translator(MODEL, parameters(), TOKENIZER, search)
     cut: list[tuple[int, int]] = []
     found = translator.translate(
         ["abc", "", "deadbeef", "deadb"], on_cut=lambda i, n: cut.append((i, n))
@@ -115,31 +100,27 @@ def test_a_line_beyond_the_limit_is_cut_and_named(params):
     assert ids_and_scores(found[2]) == ids_and_scores(found[3])
 
 
-def test_progress_reaches_the_number_of_lines(params):
+def test_progress_reaches_the_number_of_lines():
     seen: list[tuple[int, int]] = []
-    translator = Translator(MODEL, params, TOKENIZER, dataclasses.replace(SEARCH, batch_size=2))
+    translator = Translator(
+        MODEL, parameters(), TOKENIZER, dataclasses.replace(SEARCH, batch_size=2)
+    )
     translator.translate(LINES, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (9, 9)
     assert seen == sorted(seen)
 
 
-def test_nothing_is_compiled_for_a_particular_line(params):
-    """New lines, lengths, numbers of lines and parameters reuse the programs of the widths."""
-    config = dataclasses.replace(SEARCH, batch_size=4)
-    Translator(MODEL, params, TOKENIZER, config).translate(["a" * 3, "b" * 9, "c" * 12] * 3)
-    advance: Any = continuous._advance
-    compiled = advance._cache_size()
-    newer = jax.tree.map(lambda x: 1.01 * x, params)
-    for lines in (["abcdefg"] * 7, ["a", "bb", "ccc", "dddd"], ["g" * 14] * 11):
-        Translator(MODEL, newer, TOKENIZER, config).translate(lines)
-    assert advance._cache_size() <= compiled + 1
-
-
-def test_wrong_requests_are_the_users_errors(params):
-    translator = Translator(MODEL, params, TOKENIZER, SEARCH)
+def test_wrong_requests_are_the_users_errors():
+    translator = Translator(MODEL, parameters(), TOKENIZER, SEARCH)
     for n_best in (0, 4):
         with pytest.raises(UserError, match=f"n_best = {n_best}.*beam_size = 3"):
             translator.translate(LINES, n_best=n_best)
     small = Seq2Seq(dataclasses.replace(CONFIG, vocab_size=7))
     with pytest.raises(UserError, match=r"vocab_size = 7.*11"):
-        Translator(small, params, TOKENIZER, SEARCH)
+        Translator(small, parameters(), TOKENIZER, SEARCH)
+
+
+def test_parameters_that_are_not_numbers_are_named():
+    broken = jax.tree.map(lambda x: x * jnp.nan, parameters())
+    with pytest.raises(UserError, match=r"line 2.*NaN"):
+        Translator(MODEL, broken, TOKENIZER, SEARCH).translate(["", "abc"])

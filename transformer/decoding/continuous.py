@@ -8,7 +8,11 @@ batch with all the places their length limits allow.
 """
 
 import functools
+import os
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -28,6 +32,10 @@ Progress = Callable[[int, int], None]
 _NARROWEST = 16
 # Source tokens held at once, padding included: bounds the memory of very long lines.
 _MOST_TOKENS = 16_384
+# On CPU a step's many small operations do not gain by a second core, while two halves of the
+# batch, each in a thread of its own, run side by side in 0.6 of the time. Smaller parts would
+# read the weights too often.
+_ROWS_OF_A_STREAM = 32
 
 
 def decode_all(
@@ -54,18 +62,39 @@ def decode_all(
         progress: see `Progress`.
     """
     found: dict[int, list[Output]] = {}
+    lock = threading.Lock()
 
-    def run(queue: list[int], rows: int, width: int, places: int, leave: int) -> None:
-        batch = _Batch(model, params, config, vocabulary, n_best, rows, width, places)
+    def run(which: list[int], rows: int, width: int, places: int, leave: int) -> None:
         # Longest first: at the end, when the batch runs empty, the short ones are left.
-        queue = sorted(queue, key=lambda i: -len(sources[i]))
-        while queue or len(batch.owners) > leave:
-            while queue and len(batch.free) >= min(batch.intake, len(queue)):
-                batch.insert({i: sources[i] for i in queue[: batch.intake]})
-                del queue[: batch.intake]
-            found.update(batch.advance(min(batch.intake, len(queue)) or len(batch.owners) - leave))
-            if progress is not None:
-                progress(len(found), len(sources))
+        queue = deque(sorted(which, key=lambda i: -len(sources[i])))
+        streams = _streams(rows)
+
+        def stream(_: int) -> None:
+            with lock:  # The first one compiles, the others find the programs.
+                batch = _Batch(
+                    model, params, config, vocabulary, n_best, rows // streams, width, places
+                )
+            while True:
+                with lock:
+                    needed = min(batch.intake, len(queue))
+                    taken = [queue.popleft() for _ in range(needed) if len(batch.free) >= needed]
+                if taken:
+                    batch.insert({i: sources[i] for i in taken})
+                    continue
+                wanted = needed or len(batch.owners) - leave // streams
+                if wanted <= 0:
+                    return
+                outputs = batch.advance(wanted)
+                with lock:
+                    found.update(outputs)
+                    if progress is not None:
+                        progress(len(found), len(sources))
+
+        with ThreadPoolExecutor(streams) as pool:
+            try:
+                list(pool.map(stream, range(streams)))
+            finally:  # After an interrupt the other streams come to their end.
+                queue.clear()
 
     longest = max(map(len, sources), default=0)
     width = _NARROWEST
@@ -95,6 +124,8 @@ class _Batch:
         self.owners: dict[int, int] = {}
         self.free = list(range(rows))
         self.beams = _idle(model, params, config, n_best, rows, width, places)
+        self.insert({})
+        self.advance(0)
 
     def insert(self, sources: dict[int, Sequence[int]]) -> None:
         """Encodes at most `intake` sources and begins their search."""
@@ -132,6 +163,12 @@ class _Batch:
                     if length > 0
                 ]
         return outputs
+
+
+def _streams(rows: int) -> int:
+    if jax.default_backend() != "cpu":
+        return 1
+    return max(1, min(os.cpu_count() or 1, rows // _ROWS_OF_A_STREAM))
 
 
 def _power_of_two(n: int) -> int:

@@ -78,7 +78,7 @@ class Translator:
             on_cut: called for each line that is cut, see `OnCut`.
 
         Raises:
-            UserError: `n_best` is not in 1 ... ``config.beam_size``.
+            UserError: `n_best` is not in 1 ... ``config.beam_size``, or the model gives NaN.
         """
         if not 1 <= n_best <= self.config.beam_size:
             raise UserError(
@@ -97,6 +97,8 @@ class Translator:
         )
         translations = [[Hypothesis("", [], 0.0)] for _ in lines]
         for i, found in zip(filled, outputs, strict=True):
+            if not found:
+                raise UserError(f"line {i + 1}: expected probabilities of the model, found NaN")
             translations[i] = [
                 Hypothesis(self.tokenizer.decode_target(ids), ids, score) for ids, score in found
             ]
