@@ -65,12 +65,13 @@ class ConsoleReport:
     """Shows a run: a progress bar on a terminal, otherwise a line each time metrics are logged."""
 
     _WINDOW = 50
-    """Steps that the shown speed and time left are taken over."""
+    """Steps that the shown loss, speed and time left are taken over."""
 
     def __init__(self, console: Console, step: int, total: int) -> None:
         self._console, self._total = console, total
         self._idle, self._status = 0.0, ""
-        self._recent: deque[tuple[float, float]] = deque([(self.clock(), 0.0)], self._WINDOW + 1)
+        # Of each step: when it ended, its tokens, the sum of their losses.
+        self._recent = deque([(self.clock(), 0.0, 0.0)], self._WINDOW + 1)
         self._bar = Progress(
             TextColumn("step"),
             MofNCompleteColumn(),
@@ -104,13 +105,15 @@ class ConsoleReport:
             self._bar.update(self._task, status=self._status)
 
     def advance(self, step: int, loss: float, learning_rate: float, tokens: float) -> None:
-        """Shows one finished step."""
-        self._recent.append((self.clock(), tokens))
+        """Shows one finished step, with its mean loss and target tokens."""
+        self._recent.append((self.clock(), tokens, loss * tokens))
         seconds = self._recent[-1][0] - self._recent[0][0]
-        rate = sum(count for _, count in list(self._recent)[1:]) / max(seconds, 1e-9)
+        _, counts, losses = zip(*list(self._recent)[1:], strict=True)
+        mean = sum(losses) / max(sum(counts), 1.0)
+        rate = sum(counts) / max(seconds, 1e-9)
         left = seconds / (len(self._recent) - 1) * (self._total - step)
         self._status = (
-            f"loss {loss:.4f}  lr {learning_rate:.2e}  {rate:,.0f} tokens/s  {_duration(left)} left"
+            f"loss {mean:.4f}  lr {learning_rate:.2e}  {rate:,.0f} tokens/s  {_duration(left)} left"
         )
         self._bar.update(self._task, completed=step, status=self._status)
 
