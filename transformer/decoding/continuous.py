@@ -1,7 +1,7 @@
 """Many sources through a batch of fixed size: a decided sentence makes room for the next.
 
 Few shapes are compiled, and none for a particular sentence. Sources are padded to powers of
-two; those of a width that cannot fill a batch ride with the next wider ones. A full batch has
+two; those of a width that cannot fill a batch ride with somewhat wider ones. A full batch has
 three places in the cache for two source tokens, which is seldom too few. Sentences that need
 more, and the last few, which would keep a whole batch waiting, begin again at the end, in a
 batch with all the places their length limits allow.
@@ -30,6 +30,8 @@ Progress = Callable[[int, int], None]
 """Called with (sources done, sources in all)."""
 
 _NARROWEST = 16
+# How many times its own width a source may be padded to.
+_MOST_PADDED = 4
 # Source tokens held at once, padding included: bounds the memory of very long lines.
 _MOST_TOKENS = 16_384
 # On CPU a step's many small operations do not gain by a second core, while two halves of the
@@ -70,10 +72,13 @@ def decode_all(
         streams = _streams(rows)
 
         def stream(_: int) -> None:
-            with lock:  # The first one compiles, the others find the programs.
-                batch = _Batch(
-                    model, params, config, vocabulary, n_best, rows // streams, width, places
-                )
+            batch = _Batch(
+                model, params, config, vocabulary, n_best, rows // streams, width, places
+            )
+            if streams > 1:
+                with lock:  # The first one compiles, the others find the programs.
+                    batch.insert({})
+                    batch.advance(0)
             while True:
                 with lock:
                     needed = min(batch.intake, len(queue))
@@ -96,17 +101,20 @@ def decode_all(
             finally:  # After an interrupt the other streams come to their end.
                 queue.clear()
 
+    def waiting(width: int) -> list[int]:
+        return [i for i, s in enumerate(sources) if i not in found and len(s) <= width]
+
     longest = max(map(len, sources), default=0)
     width = _NARROWEST
     while len(found) < len(sources):
-        waiting = [i for i in range(len(sources)) if i not in found and len(sources[i]) <= width]
-        rows = min(config.batch_size, max(1, _MOST_TOKENS // width))
-        if len(waiting) >= rows:
-            run(waiting, rows, width, min(width * 3 // 2, width + config.extra_length), rows // 8)
-        if width >= longest and len(found) < len(sources):
-            rest = [i for i in range(len(sources)) if i not in found]
-            rows = min(rows, _power_of_two(len(rest)))
-            run(rest, rows, width, width + config.extra_length, 0)
+        most = min(config.batch_size, max(1, _MOST_TOKENS // width))
+        if len(waiting(width)) >= most:
+            places = min(width * 3 // 2, width + config.extra_length)
+            run(waiting(width), most, width, places, leave=most // 8)
+        rest = waiting(width)
+        if rest and (width >= longest or waiting(width // _MOST_PADDED)):
+            rows = min(most, _power_of_two(len(rest)))
+            run(rest, rows, width, width + config.extra_length, leave=0)
         width *= 2
     return [found[i] for i in range(len(sources))]
 
@@ -124,8 +132,6 @@ class _Batch:
         self.owners: dict[int, int] = {}
         self.free = list(range(rows))
         self.beams = _idle(model, params, config, n_best, rows, width, places)
-        self.insert({})
-        self.advance(0)
 
     def insert(self, sources: dict[int, Sequence[int]]) -> None:
         """Encodes at most `intake` sources and begins their search."""
