@@ -125,16 +125,20 @@ def test_validation_loss_covers_the_split_once(config, finished):
     assert evaluated[0]["perplexity"] == pytest.approx(np.exp(evaluated[0]["nll"]))
 
 
-@pytest.mark.parametrize("stop_after", [1, 4, 7])
+@pytest.mark.parametrize("stop_after", [1, 4, 6, 7, 10])
 def test_resumed_equals_uninterrupted(config, finished, tmp_path, monkeypatch, stop_after):
     """Stopped before, at and after the end of an epoch (4 steps), with and without an interval
-    of logging (2 steps) under way."""
+    of logging (2 steps) under way, and where an evaluation is due (6 and 10): it was lost with
+    the signal, and so the step could never be the best."""
     monkeypatch.setattr(loop, "prefetch", interrupting(stop_after, signal.SIGINT))
     result = train(config, tmp_path, quiet())
     assert (result.step, result.signal, result.exit_code) == (stop_after, signal.SIGINT, 130)
     monkeypatch.undo()
-    assert train(config, tmp_path, quiet()).step == 10
+    resumed = train(config, tmp_path, quiet())
+    assert (resumed.step, resumed.validation) == (10, finished[1].validation)
     assert_same_end(tmp_path, finished[0])
+    best, expected = (load_for_inference(path).step for path in (tmp_path, finished[0]))
+    assert best == expected
 
 
 def interrupting(step, number):

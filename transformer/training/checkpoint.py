@@ -99,7 +99,7 @@ class Checkpoints:
         return self.directory / str(step)
 
     def save(self, state: TrainState, meta: Meta) -> None:
-        """Saves ``state`` as step ``meta.step``, which must be later than all others.
+        """Saves ``state`` as step ``meta.step``, the last one again or a later one.
 
         Raises:
             UserError: the directory cannot be written.
@@ -110,6 +110,8 @@ class Checkpoints:
             state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(asdict(meta))
         )
         try:
+            if meta.step == self.last:
+                self._manager.delete(meta.step)
             saved = self._manager.save(meta.step, args=items, metrics={"loss": loss})
         except OSError as error:
             raise UserError(f"cannot save {self.path(meta.step)}: {error}") from error

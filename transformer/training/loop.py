@@ -88,7 +88,9 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
                     f"{workdir}: already complete at step {saved.step}; "
                     "to train on, give a larger train.steps"
                 )
-                return TrainResult(workdir, saved.step, config.train.steps, saved.validation)
+                # Else an evaluation that was interrupted may still be owed.
+                if saved.validation is not None:
+                    return TrainResult(workdir, saved.step, config.train.steps, saved.validation)
             tokenizer = Tokenizer.from_json(saved.tokenizer)
         data = prepare(config.data, tokenizer, ("train", "validation"), log=say)
         run = _Run(config, data, workdir, checkpoints, console)
@@ -151,17 +153,21 @@ class _Run:
             StopRequest() as stop,
         ):
             self._introduce(state, start)
-            self.logged_at = self.report.clock()
-            validation = None
-            for index, batch in prefetch(self.plan, self.pairs, start, settings.steps):
+            self.logged_at = self.report.clock() - self.interval.pop("seconds", 0.0)
+            step, validation = start, saved and saved.validation
+            if start and validation is None and self._due(start):
+                validation = self._evaluate(start, state, stop)
+                if validation is not None:
+                    self._save(start, state, validation)
+            end = settings.steps if stop.signal is None else start
+            for index, batch in prefetch(self.plan, self.pairs, start, end):
                 step = index + 1
                 with self._compiling(batch):
                     state, metrics = self.step(state, batch)
                 self.pending.append((step, batch["ids"], metrics))
                 # The metrics of one step are fetched while the next one runs.
                 self._check(waiting=1)
-                due = step == settings.steps
-                evaluate = due or step % settings.eval_every == 0
+                evaluate = self._due(step)
                 if evaluate or step % settings.save_every == 0 or stop.signal is not None:
                     self._check(waiting=0)
                     validation = self._evaluate(step, state, stop) if evaluate else None
@@ -170,13 +176,17 @@ class _Run:
                     if stop.signal is not None:
                         break
             self.checkpoints.wait()
-        if stop.signal and step < settings.steps:
+        if stop.signal is not None:
             name = signal.Signals(stop.signal).name
             self.report.line(
                 f"{name}: stopped after step {step} of {settings.steps} and saved in "
                 f"{self.workdir}; the same command goes on from there"
             )
         return TrainResult(self.workdir, step, settings.steps, validation, stop.signal)
+
+    def _due(self, step: int) -> bool:
+        """Whether the validation split is evaluated after this step."""
+        return step == self.config.train.steps or step % self.config.train.eval_every == 0
 
     def _start(self, saved: Meta | None) -> TrainState:
         seed = self.config.train.seed
@@ -260,7 +270,7 @@ class _Run:
             self.tokenizer,
             self.fingerprint,
             validation,
-            self.interval,
+            {**self.interval, "seconds": self.report.clock() - self.logged_at},
         )
         with self.report.paused("saving"):
             self.checkpoints.save(state, meta)

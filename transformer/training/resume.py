@@ -18,14 +18,16 @@ def require_same_run(saved: Config, given: Config, where: object) -> list[str]:
     """Checks that ``given`` may go on with a run that ``saved`` began.
 
     Returns:
-        A line for every setting of the optimizer that changed: allowed, but worth saying.
+        A line for every setting that changed the optimizer or its schedule: allowed, but
+        worth saying.
 
     Raises:
         UserError: a setting of the model, the data, the seed or the objective changed.
     """
     notes = []
     for name, before, now in _differences(saved, given):
-        if name.startswith("optimizer."):
+        decays = given.optimizer.schedule in ("linear", "cosine")
+        if name.startswith("optimizer.") or (name == "train.steps" and decays):
             notes.append(f"{name} = {now!r} from here on (was {before!r})")
         elif not name.startswith("decode.") and name not in _PLACES | _FREE:
             raise UserError(
