@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN := runs/quickstart
 
-.PHONY: quickstart test test-slow lint clean
+.PHONY: quickstart test lint clean
 
 quickstart: .venv/quickstart
 	$(BIN)/transformer train --config configs/quickstart.py --workdir $(RUN)
@@ -15,10 +15,7 @@ quickstart: .venv/quickstart
 	@echo "    echo attention | $(BIN)/transformer translate --checkpoint $(RUN) --scores"
 
 test: .venv/test
-	$(BIN)/pytest -m "not slow"
-
-test-slow: .venv/test
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest
 
 lint: .venv/test
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from transformer import config as configuration
 from transformer.analysis import attention_maps, plots
@@ -23,7 +24,7 @@ from transformer.models.seq2seq import Seq2Seq
 from transformer.training.checkpoint import load_config, load_for_inference
 from transformer.training.logging import read_metrics
 from transformer.training.loop import train
-from transformer.training.metrics import describe
+from transformer.training.metrics import describe, scored_by_errors
 
 _BLOCK = 2048
 """Lines of standard input translated, and written, together."""
@@ -153,8 +154,8 @@ class Evaluate(_OnCheckpoint):
             self.predictions.write_text("".join(o + "\n" for o in outputs), encoding="utf-8")
         if self.table:
             console.print(_table(sources, outputs, references, self.table))
-        for line in describe(self.data.dataset, outputs, references):
-            console.print(line, highlight=False, soft_wrap=True)
+        for line in describe(scored_by_errors(self.data), outputs, references):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
         return 0
 
 
@@ -163,7 +164,8 @@ def _table(sources, outputs, references, rows: int) -> Table:
     rows = min(rows, len(sources))
     for i in (row * len(sources) // rows for row in range(rows)):
         right = outputs[i] in references[i]
-        table.add_row(sources[i], outputs[i], " | ".join(references[i]), "✓" if right else "✗")
+        cells = sources[i], outputs[i], " | ".join(references[i]), "✓" if right else "✗"
+        table.add_row(*map(Text, cells))  # as it is: "[b]" in a text is no markup
     return table
 
 

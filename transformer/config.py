@@ -121,6 +121,9 @@ class DataConfig:
     """Training pairs with more tokens than this on either side are left out, and counted."""
     batch_tokens: int = 4096
     """Padded tokens of a batch: rows times the longer of the two padded lengths, at most."""
+    metric: Literal["auto", "bleu", "error_rate"] = "auto"
+    """Scores of outputs: bleu (with chrF), error_rate (of symbols and of whole outputs), or what
+    suits the dataset."""
     num_buckets: int = 8
     """Number of padded shapes the batches come in (each is compiled once)."""
 
@@ -242,7 +245,7 @@ class DecodeConfig:
     extra_length: int = 50
     """Longest output, in tokens beyond the length of the source."""
     max_source_length: int = 1024
-    """Sources with more tokens than this are cut there, and named in a warning."""
+    """Sources of more tokens, the end symbol counted, are cut to this many, with a warning."""
     early_stopping: bool = False
     """Stop a sentence once beam_size hypotheses have ended, instead of when none can improve."""
     batch_size: int = 64
@@ -269,13 +272,7 @@ class Config:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
 
-_SECTIONS = {
-    "model": ModelConfig,
-    "data": DataConfig,
-    "optimizer": OptimizerConfig,
-    "train": TrainConfig,
-    "decode": DecodeConfig,
-}
+_SECTIONS: dict[str, Any] = {f.name: f.default_factory for f in dataclasses.fields(Config)}
 
 
 def to_dict(config: Config) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 import jax
 import pytest

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.decoding.tiny import CONFIG, LINES, MODEL, SEARCH, TOKENIZER, parameters
-from transformer.data.tokenizer import BOS, EOS, PAD, UNK
+from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Symbols
 from transformer.decoding import continuous
 from transformer.decoding.translate import Hypothesis, Translator
 from transformer.errors import UserError
@@ -88,15 +88,24 @@ def test_a_long_line_comes_back_with_the_others():
     assert ids_and_scores(found[0])[0] == ids_and_scores(translator.translate(["abc"])[0])[0]
 
 
+def test_an_output_is_one_line():
+    """A model that had learned a line's end wrote two lines for one, and all later ones shifted."""
+    tokenizer = Symbols(list("\n\rcdefg"), "characters", "characters")
+    found = Translator(MODEL, parameters(), tokenizer, SEARCH).translate(["cde", "fgcd"], n_best=3)
+    hypotheses = [h for line in found for h in line]
+    assert any({4, 5} & set(h.ids) for h in hypotheses)
+    assert not any("\n" in h.text or "\r" in h.text for h in hypotheses)
+
+
 def test_a_line_beyond_the_limit_is_cut_and_named():
     """A line of 10,000 characters took minutes and said nothing about it."""
-    search = dataclasses.replace(SEARCH, max_source_length=5)
+    search = dataclasses.replace(SEARCH, max_source_length=6)
     translator = Translator(MODEL, parameters(), TOKENIZER, search)
     cut: list[tuple[int, int]] = []
     found = translator.translate(
         ["abc", "", "deadbeef", "deadb"], on_cut=lambda i, n: cut.append((i, n))
     )
-    assert cut == [(2, 8)]
+    assert cut == [(2, 9)]
     assert ids_and_scores(found[2]) == ids_and_scores(found[3])
 
 

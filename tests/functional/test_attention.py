@@ -1,5 +1,7 @@
 """Attention against loops in numpy that follow the equation word for word."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -190,3 +192,20 @@ def test_mistakes_are_named():
         attend(query, normal(1, B, S, 4, H), normal(2, B, S, 4, HV))
     with pytest.raises(ValueError, match=r"dropout_rate = 0.5 needs a dropout_key"):
         attend(query, key, value, dropout_rate=0.5)
+
+
+@pytest.mark.parametrize("implementation", ["plain", "chunked"])
+def test_a_bias_of_minus_infinity_hides_a_key(implementation):
+    """With a mask besides, the masked keys won the softmax; without one the row was NaN."""
+    query, key, value = (jax.random.normal(jax.random.key(i), (2, 3, 5, 7)) for i in range(3))
+    bias = jnp.zeros((1, 1, 3, 3)).at[..., 1, :].set(-jnp.inf).at[..., 2, 0].set(-jnp.inf)
+    mask = jnp.ones((1, 1, 3, 3), bool).at[..., 1, 1:].set(False)
+    options: Any = {"mask": mask, "bias": bias, "implementation": implementation}
+    output = attend(query, key, value, **options)
+    np.testing.assert_array_equal(output[:, 1], 0)
+    np.testing.assert_allclose(
+        output[:, 2], attend(query[:, 2:], key[:, 1:], value[:, 1:])[:, 0], rtol=1e-5, atol=1e-6
+    )
+    gradient = jax.grad(lambda q: attend(q, key, value, **options).sum())(query)
+    assert jnp.isfinite(gradient).all()
+    np.testing.assert_array_equal(gradient[:, 1], 0)

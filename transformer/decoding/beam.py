@@ -101,7 +101,7 @@ def idle(batch: int, places: int, config: DecodeConfig, n_best: int, cache: Any)
 
 
 def insert(
-    beams: Beams, rows: Int[Array, "r"], limits: Int[Array, "r"], vocabulary: Vocabulary
+    beams: Beams, rows: Int[Array, " r"], limits: Int[Array, " r"], vocabulary: Vocabulary
 ) -> Beams:
     """Begins sentences in `rows`; a row of B or more is ignored. The cache is the caller's."""
 
@@ -121,7 +121,7 @@ def insert(
     )
 
 
-def live(beams: Beams, config: DecodeConfig) -> Bool[Array, "B"]:
+def live(beams: Beams, config: DecodeConfig) -> Bool[Array, " B"]:
     """Which sentences are not decided yet.
 
     The rule is exact: a sentence is decided when none of its live hypotheses can still beat
@@ -194,7 +194,7 @@ def step(decode: Decode, beams: Beams, config: DecodeConfig, vocabulary: Vocabul
     )
 
 
-def full(beams: Beams) -> Bool[Array, "B"]:
+def full(beams: Beams) -> Bool[Array, " B"]:
     """Which sentences have taken all the places there are."""
     return (beams.limits > 0) & (beams.clock - beams.born >= beams.written.shape[1])
 
@@ -226,7 +226,7 @@ def results(beams: Beams) -> Int[Array, "B R C"]:
     return jnp.take_along_axis(written.swapaxes(1, 2), jnp.maximum(lineages, 0), axis=1)
 
 
-def release(beams: Beams, rows: Bool[Array, "B"]) -> Beams:
+def release(beams: Beams, rows: Bool[Array, " B"]) -> Beams:
     """Takes sentences out."""
     return beams._replace(limits=jnp.where(rows, 0, beams.limits))
 
@@ -234,7 +234,7 @@ def release(beams: Beams, rows: Bool[Array, "B"]) -> Beams:
 def beam_search(
     decode: Decode,
     cache: Any,
-    limits: Int[Array, "B"],
+    limits: Int[Array, " B"],
     places: int,
     config: DecodeConfig,
     vocabulary: Vocabulary,

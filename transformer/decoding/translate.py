@@ -1,5 +1,6 @@
 """Lines of text in, lines of text out."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,9 +90,9 @@ class Translator:
         longest = self.config.max_source_length
         for i, ids in zip(filled, encoded, strict=True):
             check_ids(ids, self.tokenizer.vocab_size)
-            if len(ids) > longest and on_cut is not None:
-                on_cut(i, len(ids))
-        sources = [[*ids[:longest], EOS] for ids in encoded]
+            if len(ids) >= longest and on_cut is not None:
+                on_cut(i, len(ids) + 1)
+        sources = [[*ids[: longest - 1], EOS] for ids in encoded]
         outputs = decode_all(
             self.model, self.params, sources, self.config, self.vocabulary, n_best, progress
         )
@@ -99,7 +100,9 @@ class Translator:
         for i, found in zip(filled, outputs, strict=True):
             if not found:
                 raise UserError(f"line {i + 1}: expected probabilities of the model, found NaN")
-            translations[i] = [
-                Hypothesis(self.tokenizer.decode_target(ids), ids, score) for ids, score in found
-            ]
+            translations[i] = [Hypothesis(self._line(ids), ids, score) for ids, score in found]
         return translations
+
+    def _line(self, ids: list[int]) -> str:
+        """What ids say, in one line: a model may have learned to write a line's end."""
+        return re.sub(r"[\r\n]+", " ", self.tokenizer.decode_target(ids))

@@ -82,11 +82,14 @@ def _plain(query, key, value, mask, bias, scale, dropout_rate, dropout_key, retu
     logits = scale * jnp.einsum(
         "bkgth,bksh->bkgts", grouped, key, preferred_element_type=jnp.float32
     )
-    if bias is not None:
-        logits += _group_heads(bias, kv_heads)
-    visible = None
     if mask is not None:
         mask = _group_heads(mask.dense() if isinstance(mask, Mask) else mask, kv_heads)
+    if bias is not None:
+        logits += _group_heads(bias, kv_heads)
+        allowed = logits > -jnp.inf  # a bias of -inf hides a key as a mask does
+        mask = allowed if mask is None else mask & allowed
+    visible = None
+    if mask is not None:
         logits = jnp.where(mask, logits, jnp.finfo(jnp.float32).min)
         # A row without a visible key has a uniform softmax; this factor makes it, and its
         # gradient, 0.

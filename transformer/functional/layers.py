@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 def linear(
     x: Float[Array, "*M D"],
     kernel: Float[Array, "D F"],
-    bias: Float[Array, "F"] | None = None,
+    bias: Float[Array, " F"] | None = None,
 ) -> Float[Array, "*M F"]:
     """``x W + b`` in the type of ``x``.
 
@@ -24,8 +24,8 @@ def linear(
 
 def layer_norm(
     x: Float[Array, "*M D"],
-    scale: Float[Array, "D"],
-    bias: Float[Array, "D"],
+    scale: Float[Array, " D"],
+    bias: Float[Array, " D"],
     epsilon: float = 1e-6,
 ) -> Float[Array, "*M D"]:
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the last axis.

@@ -63,8 +63,8 @@ def cross_entropy(
 def linear_cross_entropy(
     hidden: Float[Array, "M D"],
     embedding: Float[Array, "V D"],
-    targets: Int[Array, "M"],
-    weights: Float[Array, "M"],
+    targets: Int[Array, " M"],
+    weights: Float[Array, " M"],
     label_smoothing: float = 0.0,
 ) -> LossSums:
     """`cross_entropy` of the logits ``hidden @ embedding.T``, never holding all of them.

@@ -52,7 +52,7 @@ class Seq2Seq(nn.Module):
         """Logits for each next token, teacher-forced.
 
         Args:
-            source: int ``[B, S]``, padded with 0 anywhere.
+            source: int ``[B, S]``, padded with 0 at the end.
             inputs: int ``[B, T]``, the target shifted right.
             train: apply dropout; needs the "dropout" random stream.
 

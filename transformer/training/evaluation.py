@@ -13,7 +13,7 @@ from transformer.data.plan import BatchPlan
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.translate import Translator
 from transformer.models.seq2seq import Seq2Seq
-from transformer.training.metrics import score
+from transformer.training.metrics import score, scored_by_errors
 from transformer.training.step import make_eval_step
 
 # A held-out split is small: another padded shape costs more to compile than it saves.
@@ -29,7 +29,7 @@ class Evaluator:
     """
 
     def __init__(self, config: Config, model: Seq2Seq, tokenizer: Tokenizer, split: Split):
-        self._dataset = config.data.dataset
+        self._by_errors = scored_by_errors(config.data)
         self._pairs = split.pairs
         self._plan = BatchPlan(
             split.pairs.source_lengths,
@@ -68,4 +68,4 @@ class Evaluator:
             return {}
         translator = Translator(self._model, params, self._tokenizer, self._greedy)
         outputs = translator.translate(self._sources)
-        return score(self._dataset, [best[0].text for best in outputs], self._references)
+        return score(self._by_errors, [best[0].text for best in outputs], self._references)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
+from transformer.config import DataConfig
 from transformer.errors import UserError
 
 References = Sequence[Sequence[str]]
@@ -20,8 +21,13 @@ class TextScores(NamedTuple):
     chrf_signature: str
 
 
-def text_scores(hypotheses: Sequence[str], references: References) -> TextScores:
-    """sacreBLEU (Post 2018) and chrF (Popović 2015) of raw, detokenised text."""
+def text_scores(
+    hypotheses: Sequence[str], references: References, lowercase: bool = False
+) -> TextScores:
+    """sacreBLEU (Post 2018) and chrF (Popović 2015) of raw, detokenised text.
+
+    With `lowercase` case does not count: for models whose output has none.
+    """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -32,7 +38,7 @@ def text_scores(hypotheses: Sequence[str], references: References) -> TextScores
         [answers[i] if i < len(answers) else None for answers in references]
         for i in range(max(map(len, references)))
     ]
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
     return TextScores(
         bleu.corpus_score(hypotheses, streams).score,
         chrf.corpus_score(hypotheses, streams).score,
@@ -70,9 +76,16 @@ def word_error_rate(hypotheses: Sequence[str], references: References) -> float:
     return wrong / len(hypotheses)
 
 
-def score(dataset: str, hypotheses: Sequence[str], references: References) -> dict[str, float]:
-    """The scores that suit a dataset: PER and WER for ``cmudict``, BLEU and chrF for text."""
-    if dataset == "cmudict":
+def scored_by_errors(data: DataConfig) -> bool:
+    """Whether outputs are scored by error rates (else by BLEU and chrF)."""
+    if data.metric == "auto":
+        return data.dataset in ("cmudict", "tfds:cmudict")
+    return data.metric == "error_rate"
+
+
+def score(by_errors: bool, hypotheses: Sequence[str], references: References) -> dict[str, float]:
+    """PER and WER if `by_errors`, else BLEU and chrF."""
+    if by_errors:
         return {
             "per": phoneme_error_rate(hypotheses, references),
             "wer": word_error_rate(hypotheses, references),
@@ -81,17 +94,19 @@ def score(dataset: str, hypotheses: Sequence[str], references: References) -> di
     return {"bleu": scores.bleu, "chrf": scores.chrf}
 
 
-def describe(dataset: str, hypotheses: Sequence[str], references: References) -> list[str]:
+def describe(by_errors: bool, hypotheses: Sequence[str], references: References) -> list[str]:
     """The scores of `score` as lines for a person, with what makes them comparable."""
-    if dataset == "cmudict":
-        values = score(dataset, hypotheses, references)
+    if by_errors:
+        values = score(by_errors, hypotheses, references)
         return [
             f"phoneme error rate {values['per']:.2%}, word error rate {values['wer']:.2%} "
             f"({len(hypotheses)} words; any listed pronunciation counts as right)"
         ]
     scores = text_scores(hypotheses, references)
+    lower = text_scores(hypotheses, references, lowercase=True)
     return [
         f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}",
+        f"BLEU {lower.bleu:.2f}  {lower.bleu_signature}",
         f"chrF {scores.chrf:.2f}  {scores.chrf_signature}",
     ]
 
