@@ -28,13 +28,18 @@ def test_several_streams_share_the_work(monkeypatch):
     )
     alone = translator.translate(LINES)
     monkeypatch.setattr(continuous, "_ROWS_OF_A_STREAM", 2)
-    monkeypatch.setattr(continuous.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(continuous, "_cores", lambda: 2)
     assert continuous._streams(4) == 2
     shared = translator.translate(LINES)
     assert [h[0].ids for h in shared] == [h[0].ids for h in alone]
 
+    seen = []
+
     def interrupt(done, total):
+        seen.append(done)
         raise KeyError("stop")
 
     with pytest.raises(KeyError, match="stop"):
-        translator.translate(LINES, progress=interrupt)
+        translator.translate(LINES * 9, progress=interrupt)
+    assert len(seen) <= 2, "after an error in one stream the others stop"
+    assert [h[0].ids for h in translator.translate(LINES)] == [h[0].ids for h in alone]

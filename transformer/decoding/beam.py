@@ -205,13 +205,16 @@ def advance(
     config: DecodeConfig,
     vocabulary: Vocabulary,
     wanted: Int[Array, ""] | int,
+    steps: int,
 ) -> Beams:
-    """Steps until `wanted` sentences are decided, or all are, or one is `full`."""
+    """At most `steps` steps, until `wanted` sentences are decided, or all, or one is `full`."""
+    end = beams.clock + steps
 
     def proceed(beams):
         undecided = live(beams, config)
         decided = ((beams.limits > 0) & ~undecided).sum()
-        return undecided.any() & (decided < wanted) & ~full(beams).any()
+        unfinished = undecided.any() & (decided < wanted) & ~full(beams).any()
+        return unfinished & (beams.clock < end)
 
     return jax.lax.while_loop(proceed, lambda beams: step(decode, beams, config, vocabulary), beams)
 
@@ -257,5 +260,5 @@ def beam_search(
     """
     beams = idle(len(limits), places, config, n_best, cache)
     beams = insert(beams, jnp.arange(len(limits)), limits, vocabulary)
-    beams = advance(decode, beams, config, vocabulary, len(limits) + 1)
+    beams = advance(decode, beams, config, vocabulary, len(limits) + 1, steps=places)
     return results(beams), beams.lengths, beams.scores

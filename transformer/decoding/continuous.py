@@ -12,7 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import jax
@@ -34,6 +34,8 @@ _NARROWEST = 16
 _MOST_PADDED = 4
 # Source tokens held at once, padding included: bounds the memory of very long lines.
 _MOST_TOKENS = 16_384
+# Steps in one call of the device, after which an interrupt is heeded.
+_STEPS = 32
 # On CPU a step's many small operations do not gain by a second core, while two halves of the
 # batch, each in a thread of its own, run side by side in 0.6 of the time. Smaller parts would
 # read the weights too often.
@@ -64,14 +66,14 @@ def decode_all(
         progress: see `Progress`.
     """
     found: dict[int, list[Output]] = {}
-    lock = threading.Lock()
+    lock, stopped = threading.Lock(), threading.Event()
 
     def run(which: list[int], rows: int, width: int, places: int, leave: int) -> None:
         # Longest first: at the end, when the batch runs empty, the short ones are left.
         queue = deque(sorted(which, key=lambda i: -len(sources[i])))
         streams = _streams(rows)
 
-        def stream(_: int) -> None:
+        def stream() -> None:
             batch = _Batch(
                 model, params, config, vocabulary, n_best, rows // streams, width, places
             )
@@ -79,7 +81,7 @@ def decode_all(
                 with lock:  # The first one compiles, the others find the programs.
                     batch.insert({})
                     batch.advance(0)
-            while True:
+            while not stopped.is_set():
                 with lock:
                     needed = min(batch.intake, len(queue))
                     taken = [queue.popleft() for _ in range(needed) if len(batch.free) >= needed]
@@ -97,9 +99,11 @@ def decode_all(
 
         with ThreadPoolExecutor(streams) as pool:
             try:
-                list(pool.map(stream, range(streams)))
-            finally:  # After an interrupt the other streams come to their end.
-                queue.clear()
+                for done in as_completed([pool.submit(stream) for _ in range(streams)]):
+                    done.result()
+            finally:  # After an interrupt, or a failure of one, the others end soon.
+                stopped.set()
+        stopped.clear()
 
     def waiting(width: int) -> list[int]:
         return [i for i, s in enumerate(sources) if i not in found and len(s) <= width]
@@ -147,7 +151,7 @@ class _Batch:
         self.beams = _insert(self.beams, encoded, rows, limits, self.vocabulary)
 
     def advance(self, wanted: int) -> dict[int, list[Output]]:
-        """Steps until `wanted` sentences are decided or one needs more places.
+        """Some steps, until `wanted` sentences are decided or one needs more places at most.
 
         Returns the outputs of those decided; those that need more places are dropped.
         """
@@ -174,7 +178,14 @@ class _Batch:
 def _streams(rows: int) -> int:
     if jax.default_backend() != "cpu":
         return 1
-    return max(1, min(os.cpu_count() or 1, rows // _ROWS_OF_A_STREAM))
+    return max(1, min(_cores(), rows // _ROWS_OF_A_STREAM))
+
+
+def _cores() -> int:
+    """Those this process may use, where the system says so."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _power_of_two(n: int) -> int:
@@ -214,7 +225,7 @@ def _advance(model, params, beams: Beams, config, vocabulary, wanted) -> Beams:
             {"params": params}, tokens, positions, cache, index, mask, method="decode"
         )
 
-    return beam.advance(decode, beams, config, vocabulary, wanted)
+    return beam.advance(decode, beams, config, vocabulary, wanted, _STEPS)
 
 
 @functools.partial(jax.jit, static_argnums=1, donate_argnums=0)
