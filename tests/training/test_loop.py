@@ -211,7 +211,7 @@ def test_a_loss_that_is_not_finite_stops_at_its_step(config, tmp_path, monkeypat
     message = str(error.value)
     assert message.startswith("step 5: loss nan, gradient norm ")
     assert str(tmp_path / "checkpoints" / "3") in message
-    named = message.split("training examples ")[1].split(";")[0].split(", ")
+    named = message.split("training examples ")[1].split(" (the first: ")[0].split(", ")
     assert len(named) == 8 and all(0 <= int(name) < len(PAIRS) for name in named)
     assert load_for_inference(tmp_path, "last").step == 3
 

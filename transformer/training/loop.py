@@ -112,7 +112,8 @@ class _Run:
         self.config = config = _with_vocabulary(config, data.tokenizer, data.train)
         self.workdir, self.checkpoints, self.console = workdir, checkpoints, console
         self.tokenizer = data.tokenizer.to_json()
-        self.pairs, self.fingerprint = data.train.pairs, data.train.fingerprint
+        self.sources, self.pairs = data.train.sources, data.train.pairs
+        self.fingerprint = data.train.fingerprint
         self.plan = BatchPlan(
             self.pairs.source_lengths,
             self.pairs.target_lengths,
@@ -225,10 +226,11 @@ class _Run:
             if not (math.isfinite(sums.loss) and math.isfinite(grad_norm)):
                 last = self.checkpoints.last
                 path = "none" if last is None else self.checkpoints.path(last)
+                ids = ids[ids >= 0]
                 raise NonFiniteLoss(
                     f"step {step}: loss {sums.loss / sums.weight:.4g}, gradient norm "
-                    f"{grad_norm:.4g}; training examples {', '.join(map(str, ids[ids >= 0]))}; "
-                    f"last good checkpoint: {path}"
+                    f"{grad_norm:.4g}; training examples {', '.join(map(str, ids))} "
+                    f"(the first: {self.sources[ids[0]]!r}); last good checkpoint: {path}"
                 )
             for name, value in sums._asdict().items():
                 self.interval[name] = self.interval.get(name, 0.0) + float(value)
