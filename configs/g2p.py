@@ -21,6 +21,6 @@ config = Config(
     ),
     data=DataConfig(dataset="cmudict", batch_tokens=4096, num_buckets=6),
     optimizer=OptimizerConfig(schedule="noam", warmup_steps=1000),
-    train=TrainConfig(steps=20_000, eval_every=1000, save_every=500, keep=5),
+    train=TrainConfig(steps=8000, eval_every=1000, save_every=500, keep=5),
     decode=DecodeConfig(batch_size=128),
 )
