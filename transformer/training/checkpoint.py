@@ -98,8 +98,10 @@ class Checkpoints:
         """The folder of one checkpoint."""
         return self.directory / str(step)
 
-    def save(self, state: TrainState, meta: Meta) -> None:
-        """Saves ``state`` as step ``meta.step``, the last one again or a later one.
+    def save(self, state: TrainState, meta: Meta, replace: bool = False) -> None:
+        """Saves ``state`` as step ``meta.step``, which must be later than all others.
+
+        With ``replace`` it may be the last one, which is then deleted first.
 
         Raises:
             UserError: the directory cannot be written.
@@ -110,7 +112,7 @@ class Checkpoints:
             state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(asdict(meta))
         )
         try:
-            if meta.step == self.last:
+            if replace and meta.step == self.last:
                 self._manager.delete(meta.step)
             saved = self._manager.save(meta.step, args=items, metrics={"loss": loss})
         except OSError as error:

@@ -159,7 +159,7 @@ class _Run:
             if start and validation is None and self._due(start):
                 validation = self._evaluate(start, state, stop)
                 if validation is not None:
-                    self._save(start, state, validation)
+                    self._save(start, state, validation, replace=True)
             end = settings.steps if stop.signal is None else start
             for index, batch in prefetch(self.plan, self.pairs, start, end):
                 step = index + 1
@@ -265,7 +265,13 @@ class _Run:
         self.report.line(f"validation after step {step}: {shown}")
         return values
 
-    def _save(self, step: int, state: TrainState, validation: dict[str, float] | None) -> None:
+    def _save(
+        self,
+        step: int,
+        state: TrainState,
+        validation: dict[str, float] | None,
+        replace: bool = False,
+    ) -> None:
         meta = Meta(
             step,
             to_dict(self.config),
@@ -275,7 +281,7 @@ class _Run:
             {**self.interval, "seconds": self.report.clock() - self.logged_at},
         )
         with self.report.paused("saving"):
-            self.checkpoints.save(state, meta)
+            self.checkpoints.save(state, meta, replace)
 
 
 def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Config:
