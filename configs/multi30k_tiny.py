@@ -4,6 +4,11 @@ python train.py --config configs/multi30k_tiny.py --workdir runs/multi30k \
     --data.train train.en.gz train.de.gz --data.validation val.en.gz val.de.gz \
     --data.test test_2016_flickr.en.gz test_2016_flickr.de.gz
 
+For a few minutes of training rather than hours, pre-norm and a decay to 0 learn faster:
+    --model.norm-placement pre --optimizer.schedule linear --optimizer.learning-rate 3e-3
+    --optimizer.warmup-steps 200 --train.steps 800
+reached 28.7 BLEU (lower-cased) after 800 steps, 0.7 s each on two CPU cores.
+
 Settings of Wu et al. 2021 ("Good for Misconceived Reasons", text-only baseline): 4+4 layers,
 D = 128, dropout 0.3, peak rate 0.005 after 2,000 steps, then 1 / sqrt(step).
 """
