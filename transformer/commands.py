@@ -22,6 +22,7 @@ from transformer.decoding.translate import Translator
 from transformer.errors import UserError
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.checkpoint import load_config, load_for_inference
+from transformer.training.evaluation import evenly_spread
 from transformer.training.logging import read_metrics
 from transformer.training.loop import train
 from transformer.training.metrics import describe, scored_by_errors
@@ -138,7 +139,7 @@ class Evaluate(_OnCheckpoint):
         count = len(split) if self.examples is None else min(self.examples, len(split))
         if count < 1:
             raise UserError(f"--examples {self.examples}: expected at least 1")
-        chosen = [i * len(split) // count for i in range(count)]
+        chosen = evenly_spread(count, len(split))
         sources = [split.sources[i] for i in chosen]
         references = [split.references[i] for i in chosen]
         translator = Translator(model, params, tokenizer, self.decode)
@@ -161,8 +162,7 @@ class Evaluate(_OnCheckpoint):
 
 def _table(sources, outputs, references, rows: int) -> Table:
     table = Table("source", "prediction", "reference", "", title="held-out examples")
-    rows = min(rows, len(sources))
-    for i in (row * len(sources) // rows for row in range(rows)):
+    for i in evenly_spread(min(rows, len(sources)), len(sources)):
         right = outputs[i] in references[i]
         cells = sources[i], outputs[i], " | ".join(references[i]), "✓" if right else "✗"
         table.add_row(*map(Text, cells))  # as it is: "[b]" in a text is no markup

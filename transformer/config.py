@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from transformer.errors import UserError, did_you_mean
+from transformer.errors import UserError, did_you_mean_file
 
 
 def _require(condition: bool, setting: str, value: object, expected: str) -> None:
@@ -304,8 +304,7 @@ def load(path: str | Path) -> Config:
     """
     path = Path(path)
     if not path.is_file():
-        siblings = [sibling.name for sibling in path.parent.glob("*.py")]
-        near = did_you_mean(path.name, siblings, str(path.parent / "{}"))
+        near = did_you_mean_file(path, "*.py", str(path.parent / "{}"))
         raise UserError(f"--config {path}: no such file{near}")
     scope: dict[str, Any] = {"__name__": "config", "__file__": str(path)}
     try:

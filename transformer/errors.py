@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -25,3 +26,9 @@ def did_you_mean(found: str, known: Iterable[str], show: str = "{}") -> str:
     """
     near = difflib.get_close_matches(found, list(known), n=1, cutoff=0.5)
     return f"; did you mean {show.format(near[0])}?" if near else ""
+
+
+def did_you_mean_file(path: Path, pattern: str = "*", show: str = "{}") -> str:
+    """`did_you_mean` for a file that is missing, among those beside it that match `pattern`."""
+    names = [entry.name for entry in path.parent.glob(pattern)]
+    return did_you_mean(path.name, names, show)

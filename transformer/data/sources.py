@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from transformer.config import DataConfig
 from transformer.data import dictionary
-from transformer.errors import UserError, did_you_mean
+from transformer.errors import UserError, did_you_mean, did_you_mean_file
 
 SplitName = Literal["train", "validation", "test"]
 Log = Callable[[str], None]
@@ -97,7 +97,7 @@ def read_lines(path: str | Path, setting: str) -> list[str]:
         if data.startswith(b"\x1f\x8b"):
             data = gzip.decompress(data)
     except FileNotFoundError:
-        raise UserError(f"{setting} {path}: no such file{_nearest(path)}") from None
+        raise UserError(f"{setting} {path}: no such file{did_you_mean_file(path)}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{setting} {path}: broken gzip file ({error})") from error
     except OSError as error:
@@ -124,11 +124,6 @@ def decode_lines(data: bytes, place: object, first: int = 1) -> list[str]:
             f"{place}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; expected UTF-8 text"
         ) from error
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-
-
-def _nearest(path: Path) -> str:
-    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    return did_you_mean(path.name, names)
 
 
 def read_files(paths: tuple[str, ...], setting: str) -> Pairs:

@@ -20,6 +20,11 @@ from transformer.training.step import make_eval_step
 _SHAPES = 2
 
 
+def evenly_spread(count: int, total: int) -> list[int]:
+    """`count` of the numbers 0 ... `total` - 1, evenly spread, from the first on."""
+    return [i * total // count for i in range(count)]
+
+
 class Evaluator:
     """Evaluates parameters on one split, the same way each time it is called.
 
@@ -41,7 +46,7 @@ class Evaluator:
         )
         self._step = make_eval_step(model, config.train.label_smoothing)
         count = min(config.train.eval_examples, len(split.sources))
-        chosen = np.linspace(0, len(split.sources), count, endpoint=False).astype(int)
+        chosen = evenly_spread(count, len(split.sources))
         self._sources = [split.sources[i] for i in chosen]
         self._references = [split.references[i] for i in chosen]
         self._model, self._tokenizer = model, tokenizer
