@@ -271,3 +271,11 @@ def test_a_killed_process_goes_on(config, tmp_path, number):
     assert result.step == saved + 3
     steps = [line["step"] for line in result.history if line["split"] == "train"]
     assert steps == list(range(1, saved + 4))
+
+
+def test_a_mistake_in_the_data_leaves_nothing_behind(config, tmp_path):
+    """The checkpoints' folder was made first, and its thread outlived the error in a traceback."""
+    missing = replace(config.data, train=(str(tmp_path / "missing.tsv"),))
+    with pytest.raises(UserError, match=r"missing\.tsv: no such file"):
+        train(replace(config, data=missing), tmp_path / "run", quiet())
+    assert not (tmp_path / "run").exists()

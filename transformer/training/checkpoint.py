@@ -151,6 +151,12 @@ class Checkpoints:
             return reader.restore(item, args=ocp.args.StandardRestore(_on_device(like)))
 
 
+def last_meta(directory: Path) -> Meta | None:
+    """What the latest checkpoint in ``directory`` says about itself; None if there is none."""
+    steps = ocp.utils.checkpoint_steps(directory) if directory.is_dir() else []
+    return _read_meta(directory.absolute() / str(max(steps))) if steps else None
+
+
 def find(path: str | Path) -> Path:
     """The checkpoints folder for ``path``: a run's working directory or that folder itself.
 

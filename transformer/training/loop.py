@@ -20,7 +20,7 @@ from transformer.data.plan import BatchPlan
 from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.errors import UserError
 from transformer.models.seq2seq import Seq2Seq
-from transformer.training.checkpoint import Checkpoints, Meta
+from transformer.training.checkpoint import Checkpoints, Meta, last_meta
 from transformer.training.evaluation import Evaluator
 from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
 from transformer.training.optimizer import make_optimizer, make_schedule
@@ -77,24 +77,25 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
+    saved = last_meta(workdir / "checkpoints")
+    tokenizer = None
+    if saved is not None:
+        for note in require_same_run(from_dict(saved.config), config, workdir):
+            say(note)
+        if saved.step >= config.train.steps:
+            say(
+                f"{workdir}: already complete at step {saved.step}; "
+                "to train on, give a larger train.steps"
+            )
+            # Else an evaluation that was interrupted may still be owed.
+            if saved.validation is not None:
+                return TrainResult(workdir, saved.step, config.train.steps, saved.validation)
+        tokenizer = Tokenizer.from_json(saved.tokenizer)
+    data = prepare(config.data, tokenizer, ("train", "validation"), log=say)
+    run = _Run(config, data, workdir, console)
+    # Not before: it makes a directory, and a thread that outlives an early error.
     with Checkpoints(workdir / "checkpoints", config.train.keep) as checkpoints:
-        saved = None if checkpoints.last is None else checkpoints.meta(checkpoints.last)
-        tokenizer = None
-        if saved is not None:
-            for note in require_same_run(from_dict(saved.config), config, workdir):
-                say(note)
-            if saved.step >= config.train.steps:
-                say(
-                    f"{workdir}: already complete at step {saved.step}; "
-                    "to train on, give a larger train.steps"
-                )
-                # Else an evaluation that was interrupted may still be owed.
-                if saved.validation is not None:
-                    return TrainResult(workdir, saved.step, config.train.steps, saved.validation)
-            tokenizer = Tokenizer.from_json(saved.tokenizer)
-        data = prepare(config.data, tokenizer, ("train", "validation"), log=say)
-        run = _Run(config, data, workdir, checkpoints, console)
-        return run(saved)
+        return run(saved, checkpoints)
 
 
 class _Run:
@@ -105,12 +106,11 @@ class _Run:
         config: Config,
         data: Data,
         workdir: Path,
-        checkpoints: Checkpoints,
         console: Console,
     ):
         assert data.train is not None  # `prepare` refuses a data set without
         self.config = config = _with_vocabulary(config, data.tokenizer, data.train)
-        self.workdir, self.checkpoints, self.console = workdir, checkpoints, console
+        self.workdir, self.console = workdir, console
         self.tokenizer = data.tokenizer.to_json()
         self.sources, self.pairs = data.train.sources, data.train.pairs
         self.fingerprint = data.train.fingerprint
@@ -143,7 +143,8 @@ class _Run:
         self.interval: dict[str, float] = {}
         self.compiled: set[tuple[tuple[int, ...], ...]] = set()
 
-    def __call__(self, saved: Meta | None) -> TrainResult:
+    def __call__(self, saved: Meta | None, checkpoints: Checkpoints) -> TrainResult:
+        self.checkpoints = checkpoints
         settings, start = self.config.train, 0
         state = self._start(saved)
         if saved is not None:
