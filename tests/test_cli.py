@@ -16,8 +16,8 @@ import pytest
 
 from tests.helpers import png_rows
 from tests.test_config import setting_docs
-from transformer import commands
 from transformer.cli import COMMANDS, main
+from transformer.commands import translate
 from transformer.config import Config
 
 ROOT = Path(__file__).parent.parent
@@ -304,7 +304,7 @@ def test_blocks_of_input_number_their_lines_on(run, trained, monkeypatch):
     stdin = b"ein Hund\n\nrot\nblau\nzwei\n"
     arguments = ["translate", "--checkpoint", trained, "--n-best", 2]
     together = run(*arguments, stdin=stdin)
-    monkeypatch.setattr(commands, "_BLOCK", 2)
+    monkeypatch.setattr(translate, "_BLOCK", 2)
     assert run(*arguments, stdin=stdin) == together
     _, _, err = run(*arguments, stdin=stdin + b"\xff\n")
     assert "<stdin>:6" in err

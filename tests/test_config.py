@@ -31,10 +31,11 @@ SETTINGS = [
 
 
 def setting_docs() -> dict[tuple[str, str], str]:
-    """The text below each setting in config.py, by (section, name)."""
+    """The text below each setting in config/*.py, by (section, name)."""
     classes = {
         node.name: node
-        for node in ast.parse((PACKAGE / "config.py").read_text("utf-8")).body
+        for path in (PACKAGE / "config").glob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
         if isinstance(node, ast.ClassDef)
     }
     docs = {}
@@ -170,11 +171,11 @@ READ_BY_SPLIT_NAME = {("data", "train"), ("data", "validation"), ("data", "test"
 
 @functools.cache
 def reads() -> list[tuple[str, str, str]]:
-    """(file, owner, name) of every ``owner.name`` outside config.py."""
+    """(file, owner, name) of every ``owner.name`` outside config/."""
     found = []
     for path in PACKAGE.rglob("*.py"):
         where = path.relative_to(PACKAGE).as_posix()
-        if where == "config.py":
+        if where.startswith("config/"):
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Attribute):
@@ -184,7 +185,7 @@ def reads() -> list[tuple[str, str, str]]:
 
 
 def is_read(section: str, name: str) -> bool:
-    """Whether some code outside config.py reads the setting."""
+    """Whether some code outside config/ reads the setting."""
     return any(
         attribute == name
         and (owner == section or (where.startswith(HOMES[section]) and owner in SHORT_NAMES))
@@ -202,6 +203,10 @@ def test_every_setting_is_read_somewhere(setting):
         assert is_read(section, "kv_heads")
         assert ModelConfig(num_heads=4, num_kv_heads=2).kv_heads == 2
         assert ModelConfig(num_heads=4).kv_heads == 4
+    elif name == "attention_dim":
+        assert is_read(section, "head_dim")
+        assert ModelConfig(model_dim=10, attention_dim=12, num_heads=3).head_dim == 4
+        assert ModelConfig(model_dim=12, num_heads=3).head_dim == 4
     else:
         assert is_read(section, name)
 

@@ -16,16 +16,20 @@ from typing import Any
 import jax
 import tyro
 
-from transformer import commands
+from transformer.commands.base import Command
+from transformer.commands.evaluate import Evaluate
+from transformer.commands.pictures import AttentionMap, PlotLoss
+from transformer.commands.training import Train
+from transformer.commands.translate import Translate
 from transformer.data.sources import CACHE
 from transformer.errors import UserError, did_you_mean
 
-COMMANDS: dict[str, type[commands.Command]] = {
-    "train": commands.Train,
-    "evaluate": commands.Evaluate,
-    "translate": commands.Translate,
-    "attention-map": commands.AttentionMap,
-    "plot-loss": commands.PlotLoss,
+COMMANDS: dict[str, type[Command]] = {
+    "train": Train,
+    "evaluate": Evaluate,
+    "translate": Translate,
+    "attention-map": AttentionMap,
+    "plot-loss": PlotLoss,
 }
 
 
@@ -58,7 +62,7 @@ def entry_point() -> None:
     sys.exit(main(sys.argv[1:]))
 
 
-def parse(kind: type[commands.Command], arguments: Sequence[str], program: str) -> commands.Command:
+def parse(kind: type[Command], arguments: Sequence[str], program: str) -> Command:
     """Arguments to a command. Settings not given come from its `kind.defaults`.
 
     Raises:

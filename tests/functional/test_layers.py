@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import normal
-from transformer.functional import dropout, layer_norm, linear
+from transformer.functional import dropout, gelu, gelu_tanh, layer_norm, linear, rms_norm
 
 B, T, D, F = 2, 3, 5, 7
 
@@ -106,3 +106,22 @@ def test_dropout_of_odd_widths_and_of_rate_0(width):
 def test_dropout_of_nearly_1_stays_finite():
     y = dropout(jnp.ones((31, 37)), 0.999_999, jax.random.key(0))
     assert jnp.isfinite(y).all()
+
+
+def test_rms_norm_has_no_mean_and_no_bias():
+    """[3, 4]: mean square 12.5. An offset is kept, unlike in layer norm."""
+    x = jnp.array([[3.0, 4.0]])
+    root = np.sqrt(12.5 + 0.5)
+    np.testing.assert_allclose(
+        rms_norm(x, jnp.array([1.0, 2.0]), 0.5), [[3 / root, 8 / root]], rtol=1e-6
+    )
+    wide = rms_norm(jnp.array([[300.0, 400.0]], jnp.bfloat16), jnp.ones(2))
+    assert wide.dtype == jnp.bfloat16
+    np.testing.assert_allclose(wide.astype(jnp.float32), [[0.8485, 1.1314]], rtol=4e-3)
+
+
+def test_the_two_gelus_differ_as_they_should():
+    """gelu(1) = Phi(1) = 0.841345; the approximation of GPT gives 0.841192."""
+    one = jnp.ones((1,))
+    np.testing.assert_allclose(gelu(one), [0.8413447], rtol=1e-6)
+    np.testing.assert_allclose(gelu_tanh(one), [0.8411920], rtol=1e-6)

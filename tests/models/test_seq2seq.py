@@ -12,9 +12,10 @@ from flax.traverse_util import flatten_dict
 
 from tests.golden import assert_trees_close
 from transformer.config import ModelConfig
+from transformer.data.tokenizer import PAD
 from transformer.errors import UserError
 from transformer.functional import Mask, cross_entropy
-from transformer.models.seq2seq import PAD, Seq2Seq
+from transformer.models.seq2seq import Seq2Seq
 from transformer.modules.linear import Dropout
 
 V = 31

@@ -7,7 +7,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import sentencepiece
 
@@ -16,6 +16,24 @@ from transformer.errors import UserError
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+class SpecialIds(NamedTuple):
+    """Ids that mean no text; the tokenizers of other programs have other ones.
+
+    Attributes:
+        pad: fills up rows; never looked at.
+        begin: what a target, or a document, begins with (T5's is its padding).
+        end: what a sequence ends with.
+        never: ids that no output may hold.
+    """
+
+    pad: int
+    begin: int
+    end: int
+    never: tuple[int, ...]
+
+
 UNKNOWN_TEXT = "⁇"
 
 Symbol = Literal["characters", "words"]
@@ -46,6 +64,7 @@ class Tokenizer(ABC):
     """One vocabulary for both sides; ids 0 to 3 are padding, unknown, begin and end."""
 
     kind: str
+    special = SpecialIds(PAD, BOS, EOS, never=(PAD, UNK, BOS))
 
     @property
     @abstractmethod

@@ -22,7 +22,7 @@ import numpy as np
 from transformer.config import DecodeConfig
 from transformer.decoding import beam
 from transformer.decoding.beam import Beams, Vocabulary
-from transformer.models.seq2seq import PAD, Cache, Seq2Seq
+from transformer.models.seq2seq import Cache, Seq2Seq
 
 Output = tuple[list[int], float]
 """Token ids without the end symbol, and their score."""
@@ -139,7 +139,7 @@ class _Batch:
 
     def insert(self, sources: dict[int, Sequence[int]]) -> None:
         """Encodes at most `intake` sources and begins their search."""
-        tokens = np.full((self.intake, self.width), PAD, np.int32)
+        tokens = np.full((self.intake, self.width), self.model.config.pad_id, np.int32)
         limits = np.zeros(self.intake, np.int32)
         rows = np.full(self.intake, len(self.free) + len(self.owners), np.int32)
         for slot, (i, source) in enumerate(sources.items()):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer.config import DecodeConfig
-from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, check_ids
+from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.decoding.beam import Vocabulary
 from transformer.decoding.continuous import Progress, decode_all
 from transformer.errors import UserError
@@ -56,7 +56,12 @@ class Translator:
             )
         self.model, self.params = model, params
         self.tokenizer, self.config = tokenizer, config
-        self.vocabulary = Vocabulary(tokenizer.vocab_size, BOS, EOS, banned=(PAD, UNK, BOS))
+        self.vocabulary = Vocabulary(
+            tokenizer.vocab_size,
+            tokenizer.special.begin,
+            tokenizer.special.end,
+            banned=tokenizer.special.never,
+        )
 
     def translate(
         self,
@@ -92,7 +97,8 @@ class Translator:
             check_ids(ids, self.tokenizer.vocab_size)
             if len(ids) >= longest and on_cut is not None:
                 on_cut(i, len(ids) + 1)
-        sources = [[*ids[: longest - 1], EOS] for ids in encoded]
+        end = self.vocabulary.end
+        sources = [[*ids[: longest - 1], end] for ids in encoded]
         outputs = decode_all(
             self.model, self.params, sources, self.config, self.vocabulary, n_best, progress
         )

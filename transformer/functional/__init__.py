@@ -12,10 +12,10 @@ al. 2017, "Attention Is All You Need".
 """
 
 from transformer.functional.attention import attend
-from transformer.functional.layers import dropout, layer_norm, linear
+from transformer.functional.layers import dropout, gelu, gelu_tanh, layer_norm, linear, rms_norm
 from transformer.functional.losses import cross_entropy, linear_cross_entropy
 from transformer.functional.masks import Mask
-from transformer.functional.positions import sinusoids
+from transformer.functional.positions import relative_buckets, rotary, sinusoids
 from transformer.functional.schedules import noam
 
 __all__ = [
@@ -23,9 +23,14 @@ __all__ = [
     "attend",
     "cross_entropy",
     "dropout",
+    "gelu",
+    "gelu_tanh",
     "layer_norm",
     "linear",
     "linear_cross_entropy",
     "noam",
+    "relative_buckets",
+    "rms_norm",
+    "rotary",
     "sinusoids",
 ]

@@ -38,6 +38,29 @@ def layer_norm(
     return (centred * jax.lax.rsqrt(variance + epsilon) * scale + bias).astype(x.dtype)
 
 
+def rms_norm(
+    x: Float[Array, "*M D"], scale: Float[Array, " D"], epsilon: float = 1e-6
+) -> Float[Array, "*M D"]:
+    """``x / sqrt(mean(x^2) + epsilon) * scale`` over the last axis.
+
+    Zhang and Sennrich 2019. The statistic is taken in float32, the result is in the
+    type of ``x``.
+    """
+    wide = x.astype(jnp.float32)
+    square = jnp.square(wide).mean(axis=-1, keepdims=True)
+    return (wide * jax.lax.rsqrt(square + epsilon) * scale).astype(x.dtype)
+
+
+def gelu(x: Float[Array, "*M"]) -> Float[Array, "*M"]:
+    """``x Phi(x)``, Phi the normal distribution (Hendrycks and Gimpel 2016)."""
+    return jax.nn.gelu(x, approximate=False)
+
+
+def gelu_tanh(x: Float[Array, "*M"]) -> Float[Array, "*M"]:
+    """``x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))``: GPT's approximation of `gelu`."""
+    return jax.nn.gelu(x, approximate=True)
+
+
 def dropout(
     x: Float[Array, "*M D"], rate: float, key: PRNGKeyArray | UInt32[Array, "2"]
 ) -> Float[Array, "*M D"]:

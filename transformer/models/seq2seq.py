@@ -1,4 +1,4 @@
-"""The original Transformer: an encoder and a decoder (paper section 3)."""
+"""Encoder-decoders: the original Transformer (paper section 3), Marian, T5."""
 
 from typing import Any, NamedTuple
 
@@ -8,29 +8,30 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.errors import UserError
 from transformer.functional import Mask
+from transformer.models.cache import DecoderCache
 from transformer.modules.attention import KeysValues
 from transformer.modules.block import Stack
 from transformer.modules.embed import Embedding
-
-PAD = 0
 
 
 class Cache(NamedTuple):
     """What decoding remembers. Every leaf leads with the batch axis.
 
     Attributes:
-        layers: of each decoder layer, `KeysValues` of S = capacity.
+        decoder: of the target, S = capacity.
         memories: of each decoder layer, `KeysValues` of the source.
-        source: the source's tokens ``[B, S]``, 0 where padded.
+        source: the source's tokens ``[B, S]``.
     """
 
-    layers: tuple[KeysValues, ...]
+    decoder: DecoderCache
     memories: tuple[KeysValues, ...]
     source: Any
 
 
 class Seq2Seq(nn.Module):
-    """Encoder-decoder Transformer over one shared vocabulary; id 0 is padding.
+    """Encoder-decoder Transformer over one shared vocabulary.
+
+    Of source and target, tokens equal to ``config.pad_id`` are not looked at.
 
     >>> config = ModelConfig(num_layers=1, model_dim=8, ff_dim=16, num_heads=2, vocab_size=11)
     >>> model, tokens = Seq2Seq(config), jnp.ones((2, 3), int)
@@ -46,51 +47,56 @@ class Seq2Seq(nn.Module):
             raise UserError("model.vocab_size = None: expected the size of the vocabulary")
         self.embedding = Embedding(self.config)
         self.encoder = Stack(self.config)
-        self.decoder = Stack(self.config, cross=True)
+        self.decoder = Stack(self.config, cross=True, causal=True)
 
     def __call__(self, source, inputs, *, train: bool = False):
         """Logits for each next token, teacher-forced.
 
         Args:
-            source: int ``[B, S]``, padded with 0 at the end.
-            inputs: int ``[B, T]``, the target shifted right.
+            source: int ``[B, S]``, padded at the end.
+            inputs: int ``[B, T]``, the target shifted right; its first token is no padding,
+                whatever its id (T5 begins with `pad_id`).
             train: apply dropout; needs the "dropout" random stream.
 
         Returns:
             float32 ``[B, T, V]``.
         """
-        return self.embedding.logits(self.hidden(source, inputs, train=train))
+        return self.logits(self.hidden(source, inputs, train=train))
 
     def hidden(self, source, inputs, *, train: bool = False):
-        """As `__call__`, but the decoder's output ``[B, T, D]`` before the logits."""
+        """As `__call__`, but the vectors ``[B, T, D]`` that `logits` multiplies."""
         memories = self.decoder.project_memory(self.encode(source, train=train))
         positions = jnp.arange(inputs.shape[1])[None]
+        # Padding comes last, so the causal rule alone hides it from every token that counts.
         hidden, _ = self.decoder(
             self.embedding(inputs, positions, train=train),
-            Mask.self_attention(inputs != PAD, positions, causal=True),
+            Mask.self_attention((inputs != self.config.pad_id) | (positions == 0), causal=True),
+            positions=positions,
             memories=memories,
-            memory_mask=Mask.cross_attention(source != PAD),
+            memory_mask=self._memory_mask(source),
             train=train,
         )
-        return hidden
+        return self.embedding.scale_output(hidden)
+
+    def logits(self, hidden):
+        """Of what `hidden` returned: ``[B, T, D]`` to float32 ``[B, T, V]``."""
+        return self.embedding.logits(hidden)
 
     def encode(self, source, *, train: bool = False):
         """The encoder's output ``[B, S, D]``."""
         positions = jnp.arange(source.shape[1])[None]
         encoded, _ = self.encoder(
             self.embedding(source, positions, train=train),
-            Mask.self_attention(source != PAD),
+            Mask.self_attention(source != self.config.pad_id),
+            positions=positions,
             train=train,
         )
         return encoded
 
     def start(self, source, capacity: int) -> Cache:
         """Encodes the source and makes room for `capacity` keys in each decoder layer."""
-        c = self.config
         memories = self.decoder.project_memory(self.encode(source))
-        room = jnp.zeros((len(source), c.kv_heads, capacity, c.head_dim), c.dtype)
-        layers = tuple(KeysValues(room.swapaxes(2, 3), room) for _ in range(c.num_layers))
-        return Cache(layers, memories, source)
+        return Cache(DecoderCache.empty(self.config, len(source), capacity), memories, source)
 
     def decode(self, tokens, positions, cache: Cache, index, mask):
         """Some more tokens of every row, after those in the cache.
@@ -107,12 +113,19 @@ class Seq2Seq(nn.Module):
         Returns:
             logits, float32 ``[B, T, V]``, and the new cache.
         """
+        known = cache.decoder.note(positions, jnp.ones(tokens.shape, jnp.int32), index)
         hidden, layers = self.decoder(
             self.embedding(tokens, positions),
             mask,
+            positions=positions,
+            key_positions=known.positions,
             memories=cache.memories,
-            memory_mask=Mask.cross_attention(cache.source != PAD),
-            caches=cache.layers,
+            memory_mask=self._memory_mask(cache.source),
+            caches=known.layers,
             index=index,
         )
-        return self.embedding.logits(hidden), cache._replace(layers=layers)
+        logits = self.logits(self.embedding.scale_output(hidden))
+        return logits, cache._replace(decoder=known._replace(layers=layers))
+
+    def _memory_mask(self, source) -> Mask:
+        return Mask.cross_attention(source != self.config.pad_id)

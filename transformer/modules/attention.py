@@ -6,7 +6,8 @@ import jax
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.functional import attend
+from transformer.functional import attend, rotary
+from transformer.modules.initializers import Role, kernel_init
 from transformer.modules.linear import Linear
 
 
@@ -46,25 +47,51 @@ class Attention(nn.Module):
 
     def setup(self):
         c = self.config
-        self.query = Linear(c.num_heads * c.head_dim, c.attention_bias)
-        self.key = Linear(c.kv_heads * c.head_dim, c.attention_bias)
-        self.value = Linear(c.kv_heads * c.head_dim, c.attention_bias)
-        self.out = Linear(c.model_dim, c.attention_bias)
 
-    def keys_values(self, x) -> KeysValues:
-        """Projects ``[B, S, D]`` to keys and values."""
-        shape = (*x.shape[:2], self.config.kv_heads, self.config.head_dim)
+        def linear(features: int, role: Role) -> Linear:
+            return Linear(features, c.attention_bias, kernel_init(c, role))
+
+        self.query = linear(c.num_heads * c.head_dim, "query")
+        self.key = linear(c.kv_heads * c.head_dim, "key")
+        self.value = linear(c.kv_heads * c.head_dim, "value")
+        self.out = linear(c.model_dim, "out")
+
+    def keys_values(self, x, positions: Any = None) -> KeysValues:
+        """Projects ``[B, S, D]`` to keys and values; rotary where `positions` are given."""
+        c = self.config
+        shape = (*x.shape[:2], c.kv_heads, c.head_dim)
         key, value = self.key(x).reshape(shape), self.value(x).reshape(shape)
+        if positions is not None:
+            key = rotary(key, positions, c.rotary_theta)
         return KeysValues(key.transpose(0, 2, 3, 1), value.swapaxes(1, 2))
 
-    def __call__(self, x, keys_values: KeysValues, mask, *, train: bool = False):
-        """``[B, T, D]`` attends to `keys_values` under `mask` (as in `attend`).
+    def __call__(
+        self,
+        x,
+        keys_values: KeysValues,
+        mask,
+        *,
+        positions: Any = None,
+        bias: Any = None,
+        train: bool = False,
+    ):
+        """``[B, T, D]`` attends to `keys_values` under `mask` and `bias` (as in `attend`).
 
         Where the "intermediates" collection is mutable the weights ``[B, N, T, S]`` are
         sown there as ``attention_weights``.
+
+        Args:
+            x: the residual stream.
+            keys_values: from `keys_values`.
+            mask: what each query may see.
+            positions: int ``[B or 1, T]``, of rotary queries.
+            bias: float ``[B or 1, N, T, S]``, added to the logits.
+            train: apply dropout.
         """
         c = self.config
         query = self.query(x).reshape(*x.shape[:2], c.num_heads, c.head_dim)
+        if positions is not None:
+            query = rotary(query, positions, c.rotary_theta)
         rate = c.attention_dropout if train else 0.0
         keep_weights = self.is_mutable_collection("intermediates")
         output = attend(
@@ -72,6 +99,8 @@ class Attention(nn.Module):
             keys_values.key.transpose(0, 3, 1, 2),
             keys_values.value.swapaxes(1, 2),
             mask=mask,
+            bias=bias,
+            scale=None if c.scale_attention else 1.0,
             dropout_rate=rate,
             dropout_key=self.make_rng("dropout") if rate else None,
             implementation=c.attention,

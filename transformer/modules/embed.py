@@ -6,40 +6,65 @@ from flax import linen as nn
 
 from transformer.config import ModelConfig
 from transformer.functional import sinusoids
+from transformer.modules.initializers import embedding_init
 from transformer.modules.linear import Dropout
 
 
 class Embedding(nn.Module):
-    """One matrix for source, target and output (paper section 3.4)."""
+    """One matrix for source, target and, unless untied, output (paper section 3.4)."""
 
     config: ModelConfig
 
     def setup(self):
         c = self.config
-        self.embedding = self.param(
-            "embedding", nn.initializers.normal(c.model_dim**-0.5), (c.vocab_size, c.model_dim)
-        )
+        table = (c.vocab_size, c.model_dim)
+        self.embedding = self.param("embedding", embedding_init(c), table)
+        if c.positions == "learned":
+            shape = (c.max_positions, c.model_dim)
+            self.positions = self.param("positions", embedding_init(c), shape)
+        if not c.tie_embeddings:
+            self.output = self.param("output", embedding_init(c), table)
+        if c.output_bias:
+            self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
         self.dropout = Dropout(c.dropout)
 
     def __call__(self, tokens, positions, *, train: bool = False):
-        """``dropout(sqrt(D) E[token] + PE[position])`` (sections 3.4, 3.5 and 5.4).
+        """The residual stream's beginning: ``dropout(sqrt(D) E[token] + PE[position])``.
+
+        Paper, sections 3.4, 3.5 and 5.4; the factor and the positions by setting.
 
         Args:
             tokens: int ``[B, T]``, ids below the vocabulary's size (the host checks).
-            positions: int ``[B or 1, T]``.
+            positions: int ``[B or 1, T]``, below ``max_positions`` (the host checks).
             train: apply dropout.
         """
         c = self.config
-        x = self.embedding[tokens] * c.model_dim**0.5 + sinusoids(positions, c.model_dim)
+        x = self.embedding[tokens]
+        if c.embedding_scaling == "input":
+            x *= c.model_dim**0.5
+        if c.positions == "sinusoidal":
+            x += sinusoids(positions, c.model_dim)
+        elif c.positions == "learned":
+            x += self.positions[positions]
         return self.dropout(x.astype(c.dtype), train=train)
 
+    def scale_output(self, hidden):
+        """The last hidden vectors as the logits' matrix expects them."""
+        if self.config.embedding_scaling == "output":
+            return hidden * jnp.asarray(self.config.model_dim**-0.5, hidden.dtype)
+        return hidden
+
     def logits(self, hidden):
-        """``hidden E^T`` in float32: ``[B, T, D]`` to ``[B, T, V]``."""
+        """``hidden E^T`` in float32: ``[B, T, D]``, scaled, to ``[B, T, V]``."""
+        c = self.config
         flat = hidden.reshape(-1, hidden.shape[-1])
+        table = self.embedding if c.tie_embeddings else self.output
         logits = jax.lax.dot_general(
             flat,
-            self.embedding.astype(hidden.dtype),
+            table.astype(hidden.dtype),
             (((1,), (1,)), ((), ())),
             preferred_element_type=jnp.float32,
         )
+        if c.output_bias:
+            logits += self.output_bias
         return logits.reshape(*hidden.shape[:-1], -1)

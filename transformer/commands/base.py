@@ -1,0 +1,73 @@
+"""What the commands share."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from transformer.config import Config, DecodeConfig
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import UserError
+from transformer.models.seq2seq import Seq2Seq
+from transformer.training.checkpoint import load_config, load_for_inference
+
+
+@dataclass(frozen=True)
+class Command:
+    """Base of the commands.
+
+    Attributes:
+        required: options that must be given.
+        located_by: options that say where the defaults of the others are found.
+    """
+
+    required: ClassVar[tuple[str, ...]] = ()
+    located_by: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def defaults(cls, **given: str) -> "Command":
+        """The command with the options that `located_by` leads to."""
+        return cls(**given)
+
+    def run(self) -> int:
+        """Does the work; returns the exit code."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class OnCheckpoint(Command):
+    """A command that needs a trained model."""
+
+    checkpoint: str = "(required)"
+    """The --workdir of a training run, or one checkpoint's directory."""
+    step: str = "best"
+    """Which checkpoint: best (lowest validation loss), last, a number, or average:N (the mean of
+    the last N)."""
+
+    required: ClassVar = ("checkpoint",)
+    located_by: ClassVar = ("checkpoint", "step")
+
+    def load(self) -> tuple[Seq2Seq, dict, Tokenizer, Config]:
+        loaded = load_for_inference(self.checkpoint, self.step)
+        tokenizer = Tokenizer.from_json(loaded.tokenizer)
+        return Seq2Seq(loaded.config.model), loaded.params, tokenizer, loaded.config
+
+
+def trained_config(checkpoint: str | None, step: str) -> Config:
+    """The settings a checkpoint was trained with; the defaults where none is named (--help)."""
+    return Config() if checkpoint is None else load_config(checkpoint, step)
+
+
+def require_folder(option: str, path: Path) -> None:
+    """Found out before the work whose result would be lost."""
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{option} {path}: no such directory {path.parent}")
+
+
+def warn_cut(place: str, tokens: int, decode: DecodeConfig) -> None:
+    """Says on stderr that a source was too long to be translated whole."""
+    print(
+        f"warning: {place}: {tokens} tokens, cut to the first {decode.max_source_length} "
+        "(--decode.max-source-length)",
+        file=sys.stderr,
+    )

@@ -1,0 +1,23 @@
+"""Every setting of the program, as frozen dataclasses.
+
+A setting's docstring is its help text on the command line. Values are checked
+when a dataclass is built, so a `Config` that exists is a valid one.
+"""
+
+from transformer.config.data import DataConfig
+from transformer.config.decoding import DecodeConfig
+from transformer.config.experiment import Config, from_dict, load, to_dict
+from transformer.config.model import ModelConfig
+from transformer.config.training import OptimizerConfig, TrainConfig
+
+__all__ = [
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "TrainConfig",
+    "from_dict",
+    "load",
+    "to_dict",
+]

@@ -1,0 +1,74 @@
+"""All settings of an experiment: from Python files, to and from JSON."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformer.config.data import DataConfig
+from transformer.config.decoding import DecodeConfig
+from transformer.config.model import ModelConfig
+from transformer.config.require import require
+from transformer.config.training import OptimizerConfig, TrainConfig
+from transformer.errors import UserError, did_you_mean_file
+
+
+@dataclass(frozen=True)
+class Config:
+    """One experiment: what `configs/*.py` define and the command line changes."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+
+_SECTIONS: dict[str, Any] = {f.name: f.default_factory for f in dataclasses.fields(Config)}
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """`config` as nested dicts of JSON types."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def from_dict(values: dict[str, Any]) -> Config:
+    """The inverse of `to_dict`; an unknown section or setting is a `UserError`."""
+    for name in values:
+        require(name in _SECTIONS, "section", name, f"one of {', '.join(_SECTIONS)}")
+    sections = {}
+    for name, kind in _SECTIONS.items():
+        known = {f.name for f in dataclasses.fields(kind)}
+        given = dict(values.get(name, {}))
+        for key, value in given.items():
+            require(key in known, f"{name}.{key}", value, f"one of {', '.join(sorted(known))}")
+            if isinstance(value, list):
+                given[key] = tuple(value)
+        sections[name] = kind(**given)
+    return Config(**sections)
+
+
+def load(path: str | Path) -> Config:
+    """The `config` that a Python file such as ``configs/base.py`` defines.
+
+    Raises:
+        UserError: the file is missing, fails to run, or defines no `config`.
+    """
+    path = Path(path)
+    if not path.is_file():
+        near = did_you_mean_file(path, "*.py", str(path.parent / "{}"))
+        raise UserError(f"--config {path}: no such file{near}")
+    scope: dict[str, Any] = {"__name__": "config", "__file__": str(path)}
+    try:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), scope)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"--config {path}: {type(error).__name__}: {error}") from error
+    config = scope.get("config")
+    if not isinstance(config, Config):
+        raise UserError(
+            f"--config {path}: expected a variable `config` of type transformer.config.Config"
+        )
+    return config

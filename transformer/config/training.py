@@ -1,0 +1,83 @@
+"""How a model is trained."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from transformer.config.require import require
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam as published (paper section 5.3) and the learning-rate schedule."""
+
+    schedule: Literal["noam", "linear", "cosine", "constant"] = "noam"
+    """noam: equation 3 of the paper; linear, cosine: warm up, then decay to 0 at train.steps;
+    constant: warm up, then stay."""
+    learning_rate: float = 1.0
+    """The peak rate; for noam the factor on equation 3 (1 as published)."""
+    warmup_steps: int = 4000
+    """Steps of linear rise."""
+    beta1: float = 0.9
+    """Decay of Adam's first moment."""
+    beta2: float = 0.98
+    """Decay of Adam's second moment."""
+    epsilon: float = 1e-9
+    """Added to the root of Adam's second moment."""
+    clip_norm: float | None = None
+    """Scale gradients down to this global norm; None: leave them."""
+    weight_decay: float = 0.0
+    """Decoupled decay, on kernels only (not on biases, norms or embeddings)."""
+
+    def __post_init__(self) -> None:
+        require(self.learning_rate > 0, "optimizer.learning_rate", self.learning_rate, "above 0")
+        require(self.warmup_steps >= 0, "optimizer.warmup_steps", self.warmup_steps, "0 or more")
+        require(
+            self.schedule != "noam" or self.warmup_steps >= 1,
+            "optimizer.warmup_steps",
+            self.warmup_steps,
+            "at least 1 with optimizer.schedule = 'noam'",
+        )
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"optimizer.{name}", value, "a rate in [0, 1)")
+        require(self.epsilon > 0, "optimizer.epsilon", self.epsilon, "above 0")
+        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
+        if self.clip_norm is not None:
+            require(self.clip_norm > 0, "optimizer.clip_norm", self.clip_norm, "above 0")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long to train, what to report, what to keep."""
+
+    steps: int = 100_000
+    """Optimizer steps in all."""
+    label_smoothing: float = 0.1
+    """Probability mass spread evenly over the whole vocabulary (epsilon_ls, section 5.4)."""
+    accumulate: int = 1
+    """Micro-batches a step; the step equals the one on their union (each has data.batch_tokens)."""
+    seed: int = 0
+    """Parameters, dropout and the order of the data follow from it."""
+    log_every: int = 50
+    """Steps between lines of metrics."""
+    eval_every: int = 2000
+    """Steps between evaluations on the validation split; a checkpoint is saved with each."""
+    eval_examples: int = 1000
+    """Validation examples that are decoded greedily for the score (the loss covers all)."""
+    save_every: int = 1000
+    """Steps between checkpoints."""
+    keep: int = 3
+    """Latest checkpoints kept; the best one (lowest validation loss) is kept besides."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "accumulate", "log_every", "eval_every", "save_every", "keep"):
+            value = getattr(self, name)
+            require(value >= 1, f"train.{name}", value, "at least 1")
+        require(
+            0 <= self.label_smoothing < 1,
+            "train.label_smoothing",
+            self.label_smoothing,
+            "a probability in [0, 1)",
+        )
+        require(self.eval_examples >= 0, "train.eval_examples", self.eval_examples, "0 or more")
+        require(self.seed >= 0, "train.seed", self.seed, "0 or more")
