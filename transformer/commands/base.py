@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import tyro
+
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
@@ -38,7 +40,7 @@ class Command:
 class OnCheckpoint(Command):
     """A command that needs a trained model."""
 
-    checkpoint: str = "(required)"
+    checkpoint: str = tyro.MISSING
     """The --workdir of a training run, or one checkpoint's directory."""
     step: str = "best"
     """Which checkpoint: best (lowest validation loss), last, a number, or average:N (the mean of

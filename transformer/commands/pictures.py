@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import tyro
+
 from transformer.analysis import attention_maps, plots
 from transformer.commands.base import Command, OnCheckpoint, require_folder
 from transformer.decoding.translate import Translator
@@ -15,7 +17,7 @@ from transformer.training.logging import read_metrics
 class AttentionMap(OnCheckpoint):
     """Draw where the decoder looks in one source while it writes each target symbol."""
 
-    source: str = "(required)"
+    source: str = tyro.MISSING
     """The text to translate."""
     target: str | None = None
     """Its translation; None: the model's own."""
@@ -49,7 +51,7 @@ class AttentionMap(OnCheckpoint):
 class PlotLoss(Command):
     """Draw the loss of a training run."""
 
-    workdir: str = "(required)"
+    workdir: str = tyro.MISSING
     """The --workdir of the run."""
     output: Path | None = None
     """The PNG file to write; None: loss.png in the workdir."""

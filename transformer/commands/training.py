@@ -4,6 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
+import tyro
+
 from transformer import config as configuration
 from transformer.commands.base import Command
 from transformer.config import Config
@@ -14,9 +16,9 @@ from transformer.training.loop import train
 class Train(Config, Command):
     """Train a model, or go on with a training that was stopped."""
 
-    config: str = "(required)"
+    config: str = tyro.MISSING
     """A Python file that defines `config`, such as configs/quickstart.py."""
-    workdir: str = "(required)"
+    workdir: str = tyro.MISSING
     """Directory for checkpoints and metrics; a training found there is continued."""
 
     required: ClassVar = ("config", "workdir")
