@@ -18,9 +18,9 @@ import tyro
 from benchmarks.peer import alternate
 from transformer import config as configuration
 from transformer.data.batches import prefetch
+from transformer.data.objectives import training_batches
 from transformer.data.pipeline import prepare
-from transformer.data.plan import BatchPlan
-from transformer.models.seq2seq import Seq2Seq
+from transformer.models.build import build_model
 from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.state import init_state
 from transformer.training.step import make_train_step
@@ -45,34 +45,32 @@ def main(
         trace: write a profile of three steps to this directory.
     """
     config = configuration.load(CONFIG)
-    data = prepare(dataclasses.replace(config.data, train=train), splits=("train",)).train
-    assert data is not None
+    prepared = prepare(dataclasses.replace(config.data, train=train), splits=("train",))
+    assert prepared.train is not None
     # The peer's projections have biases.
     shape = dataclasses.replace(
         config.model, vocab_size=config.data.vocab_size, attention_bias=True
     )
-    plan = BatchPlan(
-        data.pairs.source_lengths,
-        data.pairs.target_lengths,
-        config.data.batch_tokens,
-        config.data.num_buckets,
-    )
-    model = Seq2Seq(shape)
+    special = prepared.tokenizer.special
+    all_batches = training_batches(prepared.train, config.data, special, seed=0)
+    epoch = range(all_batches.steps_per_epoch)
+    shapes = {all_batches.batch(number)["targets"].shape for number in epoch}
+    model = build_model(shape)
     schedule = make_schedule(config.optimizer, shape.model_dim, config.train.steps)
     optimizer = make_optimizer(config.optimizer, schedule)
     step = make_train_step(model, optimizer, schedule, config.train.label_smoothing, seed=0)
     state = init_state(model, optimizer, seed=0)
-    batches = prefetch(plan, data.pairs, 0, 10**9)
+    batches = prefetch(all_batches, 0, 10**9)
     began, seen = time.perf_counter(), set()
     for _, batch in batches:
         state, metrics = step(state, batch)
         seen.add(batch["targets"].shape)
-        if len(seen) == len(plan.shapes):
+        if len(seen) == len(shapes):
             break
     jax.block_until_ready(state)
     print(
-        f"{len(plan.shapes)} shapes compiled in {time.perf_counter() - began:.0f} s; "
-        f"{plan.efficiency:.1%} of the tokens are real"
+        f"{len(shapes)} shapes compiled in {time.perf_counter() - began:.0f} s; "
+        f"{all_batches.summary}"
     )
 
     def measure() -> float:
@@ -80,7 +78,7 @@ def main(
         tokens, began = 0, time.perf_counter()
         for _, batch in islice(batches, steps):
             state, metrics = step(state, batch)
-            tokens += int((batch["targets"] > 0).sum())
+            tokens += int(batch["weights"].sum())
         jax.block_until_ready(state)
         seconds = time.perf_counter() - began
         print(f"{seconds / steps * 1e3:.0f} ms a step, {tokens / steps:.0f} target tokens in it")

@@ -50,6 +50,7 @@ TESTED_IN = {
     "modules/initializers.py": "models/test_parameter_counts.py",
     "modules/linear.py": "modules/test_torch_parity.py",
     "models/cache.py": "models/test_decoder.py",
+    "data/objectives.py": "training/test_loop.py",
     "training/evaluation.py": "training/test_loop.py",
     "training/state.py": "training/test_step.py",
 }

@@ -1,5 +1,6 @@
 import dataclasses
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +10,11 @@ import pytest
 
 from transformer.config import ModelConfig, OptimizerConfig
 from transformer.functional.losses import cross_entropy
+from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.state import init_state
-from transformer.training.step import make_eval_step, make_train_step
+from transformer.training.step import loss_sums, make_eval_step, make_train_step
 
 V, SMOOTHING = 23, 0.1
 CONFIG = ModelConfig(num_layers=1, model_dim=14, ff_dim=19, num_heads=7, vocab_size=V, dropout=0.0)
@@ -33,6 +35,7 @@ def make_batch(lengths, source=5, target=13, seed=0):
         batch["targets"][row, :length] = [*words, EOS][:length]
         batch["inputs"][row, :length] = [BOS, *words][:length]
         batch["source"][row] *= length > 0
+    batch["weights"] = (batch["targets"] > 0).astype(np.float32)
     return batch
 
 
@@ -162,3 +165,48 @@ def test_eval_sums_do_not_depend_on_the_batches(setup):
     sums = np.sum([evaluate(params, rows(batch, part)) for part in parts], axis=0)
     np.testing.assert_allclose(sums, whole, rtol=1e-6)
     assert float(whole.weight) == 57
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_packed_rows_of_a_language_model(tied):
+    """Weights, segments and positions count, and so does a bias on the logits."""
+    config = dataclasses.replace(
+        CONFIG,
+        architecture="decoder",
+        positions="learned",
+        max_positions=13,
+        tie_embeddings=tied,
+        output_bias=True,
+        embedding_scaling="output" if tied else "none",
+    )
+    model = Decoder(config)
+    optimizer = make_optimizer(ADAM, make_schedule(ADAM, CONFIG.model_dim, 100))
+    params = init_state(model, optimizer, 3).params
+    bias = jax.random.normal(jax.random.key(5), (V,))
+    params["embedding"]["output_bias"] = bias
+    batch = {**make_batch([13, 13, 9]), "segments": np.ones((3, 13), np.int32)}
+    del batch["source"]
+    batch["positions"] = np.tile(np.arange(13, dtype=np.int32), (3, 1))
+    batch["segments"][0, 6:] = 2
+    batch["positions"][0, 6:] -= 6
+    batch["weights"][0, 5] = 0  # its target begins the next document
+    arguments = (jnp.asarray(batch[k]) for k in ("inputs", "segments", "positions"))
+    logits: Any = model.apply({"params": params}, *arguments)
+    targets, weights = jnp.asarray(batch["targets"]), jnp.asarray(batch["weights"])
+    expected = cross_entropy(logits, targets, weights, SMOOTHING)
+    found = make_eval_step(model, SMOOTHING)(params, batch)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert float(found.weight) == 34
+    table = "embedding" if tied else "output"
+
+    def objective(embedding):
+        merged = {**params, "embedding": {**params["embedding"], **embedding}}
+        return loss_sums(model, merged, batch, SMOOTHING).loss
+
+    grads = jax.grad(objective)({"output_bias": bias, table: params["embedding"][table]})
+    probabilities = jax.nn.softmax(logits)
+    smooth = (1 - SMOOTHING) * jax.nn.one_hot(targets, V) + SMOOTHING / V
+    by_hand = ((probabilities - smooth) * weights[..., None]).sum((0, 1))
+    np.testing.assert_allclose(grads["output_bias"], by_hand, rtol=1e-4, atol=1e-5)
+    moved = {**batch, "positions": np.tile(np.arange(13, dtype=np.int32), (3, 1))}
+    assert abs(float(make_eval_step(model, SMOOTHING)(params, moved).nll - found.nll)) > 1e-4

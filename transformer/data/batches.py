@@ -1,51 +1,48 @@
-"""Token arrays for a step, and a thread that makes them ahead of time."""
+"""What training needs of a data set, and a thread that makes its batches ahead of time."""
 
 import queue
 import threading
 from collections.abc import Generator
+from typing import Protocol
 
 import numpy as np
 
-from transformer.data.plan import BatchPlan
-from transformer.data.store import TokenStore
-from transformer.data.tokenizer import BOS, PAD
-
 Batch = dict[str, np.ndarray]
+"""What one step learns from, R rows of T tokens:
+
+* ``inputs``, ``targets``: int32 [R, T]; each target is what follows its input.
+* ``weights``: float32 [R, T]; a target of weight 0 does not count.
+* ``ids``: int32 [R], the number of each row's example; -1: an empty row.
+* ``source``: int32 [R, S], of encoder-decoders.
+* ``segments``, ``positions``: int32 [R, T], of packed rows: the document each input
+  belongs to (0: padding) and its place there. Without them a row is one segment.
+"""
 
 
-def make_batch(store: TokenStore, plan: BatchPlan, step: int) -> Batch:
-    """The batch of a step, for teacher forcing: a pure function of data, plan and step.
+class Batches(Protocol):
+    """The batches of a data set: a pure function of (data, seed, step)."""
 
-    For a target ``a b EOS`` the decoder's inputs are ``BOS a b``.
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in which every example occurs once."""
+        ...
 
-    Returns:
-        int32 arrays of R = plan.group * B rows, padded with 0; empty rows are 0 throughout:
-        ``source`` [R, S], ``inputs`` [R, T], ``targets`` [R, T], and ``ids`` [R], the
-        examples' numbers, -1 in empty rows.
-    """
-    ids, (_, source_length, target_length) = plan.indices(step)
-    source = _gather(store.source_tokens, store.source_offsets, ids, source_length)
-    targets = _gather(store.target_tokens, store.target_offsets, ids, target_length)
-    begin = np.where(ids >= 0, BOS, PAD).astype(np.int32)
-    shifted = np.concatenate([begin[:, None], targets[:, :-1]], axis=1)
-    return {
-        "source": source,
-        "inputs": np.where(targets == PAD, np.int32(PAD), shifted),
-        "targets": targets,
-        "ids": ids.astype(np.int32),
-    }
+    @property
+    def summary(self) -> str:
+        """How much data there is, such as "29,000 pairs in 275 steps an epoch"."""
+        ...
 
+    def batch(self, step: int) -> Batch:
+        """The arrays of a step, counted from 0 over all epochs."""
+        ...
 
-def _gather(tokens: np.ndarray, offsets: np.ndarray, ids: np.ndarray, length: int) -> np.ndarray:
-    """Sequences `ids` as int32 [rows, length], padded; an id of -1 is an empty row."""
-    starts, ends = offsets[ids], offsets[ids + 1]
-    places = starts[:, None] + np.arange(length)
-    inside = (places < ends[:, None]) & (ids >= 0)[:, None]
-    return np.where(inside, tokens[np.where(inside, places, 0)], np.int32(PAD))
+    def example(self, number: int) -> str:
+        """The text of the example that ``ids`` calls `number`, for messages."""
+        ...
 
 
 def prefetch(
-    plan: BatchPlan, store: TokenStore, start_step: int, stop_step: int, depth: int = 4
+    batches: Batches, start_step: int, stop_step: int, depth: int = 4
 ) -> Generator[tuple[int, Batch], None, None]:
     """Yields (step, batch) for the steps in [start_step, stop_step), made by a thread.
 
@@ -53,8 +50,7 @@ def prefetch(
     the iterator: when it is exhausted, closed, dropped or interrupted.
 
     Args:
-        plan: says which examples make up a step.
-        store: holds their tokens.
+        batches: makes them.
         start_step: first step.
         stop_step: one past the last step.
         depth: batches made ahead, at most.
@@ -73,7 +69,7 @@ def prefetch(
         step = start_step
         try:
             while step < stop_step and not stopped.is_set():
-                put((step, make_batch(store, plan, step)))
+                put((step, batches.batch(step)))
                 step += 1
         except BaseException as error:
             put((step, error))

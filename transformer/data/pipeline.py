@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
+
 from transformer.config import DataConfig
 from transformer.data import sources
 from transformer.data.sources import Log, Pairs, SplitName
@@ -31,6 +33,11 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    @property
+    def tokens(self) -> tuple[np.ndarray, ...]:
+        """Every token of the split, in some arrays."""
+        return self.pairs.source_tokens, self.pairs.target_tokens
 
 
 @dataclass(frozen=True)

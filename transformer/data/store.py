@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.data.tokenizer import EOS, Tokenizer
+from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
 # Changes whenever the file's layout or the meaning of its ids does.
@@ -22,7 +22,7 @@ _CHUNK = 20_000
 
 @dataclass(frozen=True)
 class TokenStore:
-    """Pairs of token sequences, each ending with EOS.
+    """Pairs of token sequences, each ending with the tokenizer's end.
 
     Attributes:
         rows: int32 [pairs], the number of each pair among those given to `build`.
@@ -43,20 +43,20 @@ class TokenStore:
 
     @property
     def source_lengths(self) -> np.ndarray:
-        """Tokens of each source, EOS included: int64 [pairs]."""
+        """Tokens of each source, the end included: int64 [pairs]."""
         return np.diff(self.source_offsets)
 
     @property
     def target_lengths(self) -> np.ndarray:
-        """Tokens of each target, EOS included: int64 [pairs]."""
+        """Tokens of each target, the end included: int64 [pairs]."""
         return np.diff(self.target_offsets)
 
     def source(self, index: int) -> np.ndarray:
-        """Pair `index`'s source, EOS included: int32 [length]."""
+        """Pair `index`'s source, the end included: int32 [length]."""
         return self.source_tokens[self.source_offsets[index] : self.source_offsets[index + 1]]
 
     def target(self, index: int) -> np.ndarray:
-        """Pair `index`'s target, EOS included: int32 [length]."""
+        """Pair `index`'s target, the end included: int32 [length]."""
         return self.target_tokens[self.target_offsets[index] : self.target_offsets[index + 1]]
 
 
@@ -92,7 +92,7 @@ def open_or_build(
         sources: N texts.
         targets: N texts.
         tokenizer: encodes them.
-        max_length: pairs with more tokens on either side (EOS not counted) are left out.
+        max_length: pairs with more tokens on either side (the end not counted) are left out.
 
     Raises:
         UserError: the directory cannot be written to.
@@ -125,6 +125,7 @@ def _encode(
 ) -> np.ndarray:
     """The file's content, flat: header, rows, lengths of both sides, tokens of both sides."""
     limit = np.inf if max_length is None else max_length
+    end = tokenizer.special.end
     rows: list[int] = []
     lengths: tuple[list[int], list[int]] = ([], [])
     tokens: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
@@ -138,7 +139,7 @@ def _encode(
         rows += [i for i, _ in kept]
         for side in (0, 1):
             lengths[side].extend(len(pair[side]) + 1 for _, pair in kept)
-            chunk = [token for _, pair in kept for token in (*pair[side], EOS)]
+            chunk = [token for _, pair in kept for token in (*pair[side], end)]
             tokens[side].append(np.array(chunk, np.int32))
     parts = [np.array(part, np.int32) for part in (rows, *lengths)]
     body = np.concatenate([*parts, *tokens[0], *tokens[1]])

@@ -8,16 +8,14 @@ import numpy as np
 
 from transformer.config import Config, DecodeConfig
 from transformer.data.batches import prefetch
+from transformer.data.objectives import held_out_batches
 from transformer.data.pipeline import Split
-from transformer.data.plan import BatchPlan
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.translate import Translator
+from transformer.models.build import Model
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.metrics import score, scored_by_errors
 from transformer.training.step import make_eval_step
-
-# A held-out split is small: another padded shape costs more to compile than it saves.
-_SHAPES = 2
 
 
 def evenly_spread(count: int, total: int) -> list[int]:
@@ -33,17 +31,9 @@ class Evaluator:
     ``train.eval_examples`` examples spread evenly over the split.
     """
 
-    def __init__(self, config: Config, model: Seq2Seq, tokenizer: Tokenizer, split: Split):
+    def __init__(self, config: Config, model: Model, tokenizer: Tokenizer, split: Split):
         self._by_errors = scored_by_errors(config.data)
-        self._pairs = split.pairs
-        self._plan = BatchPlan(
-            split.pairs.source_lengths,
-            split.pairs.target_lengths,
-            config.data.batch_tokens,
-            min(config.data.num_buckets, _SHAPES),
-            config.train.seed,
-            shuffle=False,
-        )
+        self._batches = held_out_batches(split, config.data, tokenizer.special)
         self._step = make_eval_step(model, config.train.label_smoothing)
         count = min(config.train.eval_examples, len(split.sources))
         chosen = evenly_spread(count, len(split.sources))
@@ -58,7 +48,7 @@ class Evaluator:
 
     def loss(self, params: Any) -> dict[str, float]:
         """Mean loss over every example of the split, each taken once."""
-        batches = prefetch(self._plan, self._pairs, 0, self._plan.steps_per_epoch)
+        batches = prefetch(self._batches, 0, self._batches.steps_per_epoch)
         sums = jax.device_get([self._step(params, batch) for _, batch in batches])
         loss, nll, weight = np.asarray(sums, np.float64).sum(axis=0)
         return {
@@ -71,6 +61,7 @@ class Evaluator:
         """Scores of greedy output; empty if ``train.eval_examples`` is 0."""
         if not self._sources:
             return {}
+        assert isinstance(self._model, Seq2Seq)
         translator = Translator(self._model, params, self._tokenizer, self._greedy)
         outputs = translator.translate(self._sources)
         return score(self._by_errors, [best[0].text for best in outputs], self._references)

@@ -15,11 +15,11 @@ from rich.console import Console
 
 from transformer.config import Config, from_dict, to_dict
 from transformer.data.batches import Batch, prefetch
+from transformer.data.objectives import training_batches
 from transformer.data.pipeline import Data, Split, prepare
-from transformer.data.plan import BatchPlan
 from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.errors import UserError
-from transformer.models.seq2seq import Seq2Seq
+from transformer.models.build import build_model
 from transformer.training.checkpoint import Checkpoints, Meta, last_meta
 from transformer.training.evaluation import Evaluator
 from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
@@ -112,18 +112,15 @@ class _Run:
         self.config = config = _with_vocabulary(config, data.tokenizer, data.train)
         self.workdir, self.console = workdir, console
         self.tokenizer = data.tokenizer.to_json()
-        self.sources, self.pairs = data.train.sources, data.train.pairs
         self.fingerprint = data.train.fingerprint
-        self.plan = BatchPlan(
-            self.pairs.source_lengths,
-            self.pairs.target_lengths,
-            config.data.batch_tokens,
-            config.data.num_buckets,
+        self.batches = training_batches(
+            data.train,
+            config.data,
+            data.tokenizer.special,
             config.train.seed,
-            shuffle=True,
-            group=config.train.accumulate,
+            config.train.accumulate,
         )
-        self.model = Seq2Seq(config.model)
+        self.model = build_model(config.model)
         schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
         self.optimizer = make_optimizer(config.optimizer, schedule)
         self.step = make_train_step(
@@ -162,7 +159,7 @@ class _Run:
                 if validation is not None:
                     self._save(start, state, validation, replace=True)
             end = settings.steps if stop.signal is None else start
-            for index, batch in prefetch(self.plan, self.pairs, start, end):
+            for index, batch in prefetch(self.batches, start, end):
                 step = index + 1
                 with self._compiling(batch):
                     state, metrics = self.step(state, batch)
@@ -204,7 +201,7 @@ class _Run:
 
     def _compiling(self, batch: Batch) -> AbstractContextManager[None]:
         """Keeps compiling, once a shape, out of the speed and the time left."""
-        shape = (batch["source"].shape, batch["targets"].shape)
+        shape = tuple(batch[name].shape for name in sorted(batch))
         if shape in self.compiled:
             return nullcontext()
         self.compiled.add(shape)
@@ -212,10 +209,7 @@ class _Run:
 
     def _introduce(self, state: TrainState, start: int) -> None:
         count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-        self.report.line(
-            f"{count:,} parameters; {len(self.pairs):,} pairs in {self.plan.steps_per_epoch:,} "
-            f"steps an epoch, {self.plan.efficiency:.0%} of their tokens not padding"
-        )
+        self.report.line(f"{count:,} parameters; {self.batches.summary}")
         if start:
             self.report.line(f"going on from step {start} in {self.workdir}")
 
@@ -231,7 +225,7 @@ class _Run:
                 raise NonFiniteLoss(
                     f"step {step}: loss {sums.loss / sums.weight:.4g}, gradient norm "
                     f"{grad_norm:.4g}; training examples {', '.join(map(str, ids))} "
-                    f"(the first: {self.sources[ids[0]]!r}); last good checkpoint: {path}"
+                    f"(the first: {self.batches.example(ids[0])!r}); last good checkpoint: {path}"
                 )
             for name, value in sums._asdict().items():
                 self.interval[name] = self.interval.get(name, 0.0) + float(value)
@@ -293,8 +287,11 @@ def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Conf
             f"model.vocab_size = {size}: expected at least the tokenizer's "
             f"{tokenizer.vocab_size}, or None"
         )
+    pad = tokenizer.special.pad
+    if config.model.architecture == "encoder_decoder" and config.model.pad_id != pad:
+        raise UserError(f"model.pad_id = {config.model.pad_id}: expected the tokenizer's {pad}")
     # On a device an id beyond the table would be clamped to its last row, silently.
-    for tokens in (train.pairs.source_tokens, train.pairs.target_tokens):
+    for tokens in train.tokens:
         check_ids([tokens.min(), tokens.max()], size)
     model = dataclasses.replace(config.model, vocab_size=size)
     return dataclasses.replace(config, model=model)

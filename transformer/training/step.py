@@ -4,20 +4,22 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from transformer.data.tokenizer import PAD
 from transformer.functional.losses import LossSums, linear_cross_entropy
+from transformer.models.build import Model
 from transformer.training.optimizer import Schedule
 from transformer.training.state import TrainState
 
-Batch = Mapping[str, Int[Array | np.ndarray, "B _"]]
-"""``source`` [B,S], ``inputs`` [B,T] (begins with BOS), ``targets`` [B,T] (ends with EOS)."""
+Batch = Mapping[str, Array | np.ndarray]
+"""See `transformer.data.batches.Batch`."""
+
+# What the networks read of a batch, by the names of their arguments.
+_MODEL_INPUTS = ("source", "inputs", "segments", "positions")
 
 
 class StepMetrics(NamedTuple):
@@ -35,37 +37,38 @@ EvalStep = Callable[[Any, Batch], LossSums]
 
 
 def loss_sums(
-    model: nn.Module,
+    model: Model,
     params: Any,
     batch: Batch,
     label_smoothing: float,
     dropout_key: Array | None = None,
 ) -> LossSums:
-    """The label-smoothed loss (paper section 5.4), summed over the target tokens.
+    """The label-smoothed loss (paper section 5.4), summed over the weighted target tokens.
 
     With a ``dropout_key`` the model is in training mode.
     """
     training = dropout_key is not None
+    arguments: Any = {name: jnp.asarray(batch[name]) for name in _MODEL_INPUTS if name in batch}
     hidden: Any = model.apply(
         {"params": params},
-        batch["source"],
-        batch["inputs"],
+        **arguments,
         train=training,
         method="hidden",
         rngs={"dropout": dropout_key} if training else None,
     )
-    targets = jnp.asarray(batch["targets"]).reshape(-1)
-    return linear_cross_entropy(
-        hidden.reshape(targets.size, -1),
-        params["embedding"]["embedding"],
-        targets,
-        (targets != PAD).astype(jnp.float32),
-        label_smoothing,
-    )
+    hidden = hidden.reshape(-1, hidden.shape[-1])
+    embedding = params["embedding"]
+    table = embedding["embedding" if model.config.tie_embeddings else "output"]
+    if model.config.output_bias:
+        # The bias of a logit is the weight of one more hidden dimension, which is always 1.
+        hidden = jnp.concatenate([hidden, jnp.ones_like(hidden[:, :1])], axis=1)
+        table = jnp.concatenate([table, embedding["output_bias"][:, None]], axis=1)
+    targets, weights = (jnp.asarray(batch[name]).reshape(-1) for name in ("targets", "weights"))
+    return linear_cross_entropy(hidden, table, targets, weights, label_smoothing)
 
 
 def make_train_step(
-    model: nn.Module,
+    model: Model,
     optimizer: optax.GradientTransformation,
     schedule: Schedule,
     label_smoothing: float,
@@ -116,7 +119,7 @@ def make_train_step(
     return lambda state, batch: train_step(state, _arrays(batch))
 
 
-def make_eval_step(model: nn.Module, label_smoothing: float) -> EvalStep:
+def make_eval_step(model: Model, label_smoothing: float) -> EvalStep:
     """Builds ``step(params, batch) -> sums`` over the batch's target tokens, without dropout."""
 
     @jax.jit
@@ -127,5 +130,5 @@ def make_eval_step(model: nn.Module, label_smoothing: float) -> EvalStep:
 
 
 def _arrays(batch: Batch) -> Batch:
-    """The parts of a batch that the device needs (not the example ids)."""
-    return {name: batch[name] for name in ("source", "inputs", "targets")}
+    """The parts of a batch that the device needs."""
+    return {name: array for name, array in batch.items() if name != "ids"}
