@@ -23,8 +23,9 @@ class SpecialIds(NamedTuple):
 
     Attributes:
         pad: fills up rows; never looked at.
-        begin: what a target, or a document, begins with (T5's is its padding).
-        end: what a sequence ends with.
+        begin: what a target, or a document, begins with (T5's is its padding, GPT-2's its end);
+            -1: the vocabulary has none (GPT-1).
+        end: what a sequence ends with; -1: the vocabulary has none.
         never: ids that no output may hold.
     """
 
@@ -61,7 +62,8 @@ def check_ids(ids: Iterable[int], vocab_size: int) -> None:
 
 
 class Tokenizer(ABC):
-    """One vocabulary for both sides; ids 0 to 3 are padding, unknown, begin and end."""
+    """One vocabulary for both sides; ids 0 to 3 are padding, unknown, begin and end unless
+    `special` says otherwise."""
 
     kind: str
     special = SpecialIds(PAD, BOS, EOS, never=(PAD, UNK, BOS))
@@ -102,11 +104,17 @@ class Tokenizer(ABC):
         Raises:
             UserError: an id outside the vocabulary.
         """
-        return self._join(self._checked(ids, skip=(PAD, BOS, EOS)), "source")
+        return self._join(self._checked(ids, skip=self._silent), "source")
 
     def decode_target(self, ids: Iterable[int]) -> str:
         """As `decode_source`, for the target side."""
-        return self._join(self._checked(ids, skip=(PAD, BOS, EOS)), "target")
+        return self._join(self._checked(ids, skip=self._silent), "target")
+
+    @property
+    def _silent(self) -> tuple[int, ...]:
+        """Padding, begin and end; where rows are filled up with a token of the text, not that."""
+        pad, begin, end, never = self.special
+        return (pad, begin, end) if pad in never else (begin, end)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """What each id stands for, specials included: labels for pictures and logs.
@@ -114,7 +122,7 @@ class Tokenizer(ABC):
         Raises:
             UserError: an id outside the vocabulary.
         """
-        return [SPECIALS[i] if i < len(SPECIALS) else self._piece(i) for i in self._checked(ids)]
+        return [self._piece(i) for i in self._checked(ids)]
 
     def to_json(self) -> dict[str, Any]:
         """JSON types from which `from_json` makes an equal tokenizer."""
@@ -127,8 +135,14 @@ class Tokenizer(ABC):
         Raises:
             UserError: `values` describe no tokenizer.
         """
+        from transformer.data.extended_tokenizer import ExtendedTokenizer
+        from transformer.data.pretrained_sentencepiece import Marian, SentencePieceFile
+        from transformer.data.pretrained_tokenizer import PretrainedTokenizer, TokenIds
+
         state = {key: value for key, value in values.items() if key != "kind"}
-        kinds = {kind.kind: kind for kind in (SentencePiece, Symbols)}
+        classes = (SentencePiece, Symbols, ExtendedTokenizer)
+        classes += (PretrainedTokenizer, SentencePieceFile, Marian, TokenIds)
+        kinds = {kind.kind: kind for kind in classes}
         if values.get("kind") not in kinds:
             raise UserError(f"tokenizer kind {values.get('kind')!r}: expected {' or '.join(kinds)}")
         return kinds[values["kind"]].from_state(**state)
