@@ -62,6 +62,17 @@ def setting_docs() -> dict[tuple[str, str], str]:
             {"num_kv_heads": 3},
             "model.num_kv_heads = 3: expected a divisor of model.num_heads = 8",
         ),
+        (
+            ModelConfig,
+            {"architecture": "decoder", "num_classes": 1},
+            "model.num_classes = 1: expected at least 2, and model.architecture = 'decoder'",
+        ),
+        (
+            ModelConfig,
+            {"num_classes": 2},
+            "model.num_classes = 2: expected at least 2, and model.architecture = 'decoder'",
+        ),
+        (TrainConfig, {"lm_weight": -0.5}, "train.lm_weight = -0.5: expected 0 or more"),
         (ModelConfig, {"vocab_size": 0}, "model.vocab_size = 0: expected at least 1"),
         (ModelConfig, {"dropout": 1.0}, "model.dropout = 1.0: expected a rate in [0, 1)"),
         (

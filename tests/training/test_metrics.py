@@ -1,9 +1,11 @@
+import numpy as np
 import pytest
 import sacrebleu
 
 from transformer.config import DataConfig
 from transformer.errors import UserError
 from transformer.training.metrics import (
+    class_scores,
     describe,
     phoneme_error_rate,
     score,
@@ -91,3 +93,40 @@ def test_unequal_numbers_are_an_error(hypotheses, references):
 def test_phonemes_are_not_scored_by_bleu(dataset, metric, by_errors):
     """The dictionary through TFDS got BLEU of its phonemes."""
     assert scored_by_errors(DataConfig(dataset=dataset, metric=metric)) is by_errors
+
+
+def test_class_scores_of_two_classes_by_hand():
+    """TP 3, FN 1, FP 2, TN 4: MCC = (3 4 - 2 1) / sqrt(5 4 6 5)."""
+    labels = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
+    predictions = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])
+    scores = class_scores(predictions, labels, 2)
+    assert scores["accuracy"] == 0.7
+    assert scores["matthews"] == pytest.approx(10 / 600**0.5)
+    assert scores["f1"] == pytest.approx(6 / 9)
+    assert scores["majority"] == 0.6
+
+
+def test_class_scores_of_three_classes_by_hand():
+    """Right 5 of 6, true (2, 3, 1), predicted (3, 2, 1): (5 6 - 13) / (36 - 14)."""
+    labels, predictions = np.array([0, 0, 1, 1, 1, 2]), np.array([0, 0, 1, 1, 0, 2])
+    scores = class_scores(predictions, labels, 3)
+    assert scores["matthews"] == pytest.approx(17 / 22)
+    assert "f1" not in scores and scores["majority"] == 0.5
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_matthews_is_the_correlation_of_indicators(classes):
+    """For two classes Pearson's; for more its generalisation (covariances summed over classes)."""
+    rng = np.random.default_rng(classes)
+    labels = rng.integers(0, classes, 101)
+    predictions = np.where(rng.random(101) < 0.6, labels, rng.integers(0, classes, 101))
+    x, y = np.eye(classes)[labels], np.eye(classes)[predictions]
+    x, y = x - x.mean(0), y - y.mean(0)
+    expected = (x * y).sum() / ((x * x).sum() * (y * y).sum()) ** 0.5
+    found = class_scores(predictions, labels, classes)["matthews"]
+    assert found == pytest.approx(expected)
+
+
+def test_a_constant_prediction_has_no_correlation():
+    scores = class_scores(np.zeros(5, int), np.array([0, 0, 1, 0, 1]), 2)
+    assert scores == {"accuracy": 0.6, "matthews": 0.0, "majority": 0.6, "f1": 0.0}

@@ -10,6 +10,7 @@ import pytest
 
 from transformer.config import ModelConfig, OptimizerConfig
 from transformer.functional.losses import cross_entropy
+from transformer.models.classifier import Classifier
 from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.optimizer import make_optimizer, make_schedule
@@ -210,3 +211,58 @@ def test_packed_rows_of_a_language_model(tied):
     np.testing.assert_allclose(grads["output_bias"], by_hand, rtol=1e-4, atol=1e-5)
     moved = {**batch, "positions": np.tile(np.arange(13, dtype=np.int32), (3, 1))}
     assert abs(float(make_eval_step(model, SMOOTHING)(params, moved).nll - found.nll)) > 1e-4
+
+
+def class_batch() -> dict[str, np.ndarray]:
+    """Three texts of 4, 2 and 6 tokens, and an empty row, as `ClassBatches` makes them."""
+    inputs, weights = np.zeros((4, 7), np.int32), np.zeros((4, 7), np.float32)
+    lengths = [4, 2, 6]
+    for row, length in enumerate(lengths):
+        inputs[row, :length] = np.random.default_rng(row).integers(4, V, length)
+        weights[row, : length - 1] = 1 / (length - 1)
+    targets = np.concatenate([inputs[:, 1:], np.zeros((4, 1), np.int32)], axis=1)
+    return {
+        "inputs": inputs,
+        "targets": targets,
+        "weights": weights,
+        "ends": np.array([3, 1, 5, 0], np.int32),
+        "labels": np.array([2, 0, 1, -1], np.int32),
+        "ids": np.array([0, 1, 2, -1], np.int32),
+    }
+
+
+def test_the_loss_of_classes_adds_that_of_the_tokens():
+    """Radford et al. 2018, equation 5; each text's own loss is a mean over its tokens."""
+    config = dataclasses.replace(CONFIG, architecture="decoder", num_classes=3)
+    model, batch = Classifier(config), class_batch()
+    params = jax.jit(model.init)(jax.random.key(0), batch["inputs"])["params"]
+    apply: Any = jax.jit(partial(model.apply, {"params": params}), static_argnames="method")
+    hidden = apply(batch["inputs"], method="hidden")
+    classes = jax.nn.log_softmax(apply(hidden, batch["ends"], method="classify"))
+    tokens = np.asarray(jax.nn.log_softmax(apply(hidden, method="logits")))
+    expected_classes, expected_tokens = 0.0, 0.0
+    for row, (length, label) in enumerate([(4, 2), (2, 0), (6, 1)]):
+        expected_classes -= float(classes[row, label])
+        following = batch["inputs"][row, 1:length]
+        expected_tokens -= np.mean([tokens[row, t, v] for t, v in enumerate(following)])
+    sums = jax.jit(lambda p: loss_sums(model, p, batch, 0.0))(params)
+    assert float(sums.loss) == pytest.approx(expected_classes, rel=1e-5)
+    both = jax.jit(lambda p: loss_sums(model, p, batch, 0.0, lm_weight=0.5))(params)
+    assert float(both.loss) == pytest.approx(expected_classes + 0.5 * expected_tokens, rel=1e-5)
+    for found in (sums, both):
+        assert float(found.nll) == pytest.approx(expected_classes, rel=1e-5)
+        assert float(found.weight) == 3
+
+
+def test_training_on_classes_learns_them_and_the_language():
+    config = dataclasses.replace(CONFIG, architecture="decoder", num_classes=3)
+    model, batch = Classifier(config), class_batch()
+    schedule = make_schedule(ADAM, CONFIG.model_dim, 100)
+    optimizer = make_optimizer(ADAM, schedule)
+    step = make_train_step(model, optimizer, schedule, 0.0, 3, lm_weight=0.5)
+    state, losses = jax.jit(lambda: init_state(model, optimizer, 3))(), []
+    for _ in range(30):
+        state, metrics = step(state, batch)
+        losses.append((float(metrics.sums.nll), float(metrics.sums.loss)))
+    assert losses[-1][0] < 0.1 * losses[0][0]
+    assert losses[-1][1] - losses[-1][0] < 0.6 * (losses[0][1] - losses[0][0])

@@ -27,6 +27,9 @@ class ModelConfig:
     """Key and value heads, shared by groups of query heads; None: as many as num_heads."""
     vocab_size: int | None = None
     """Rows of the shared embedding matrix; None: the size of the tokenizer."""
+    num_classes: int | None = None
+    """Outputs of a classifier on a decoder's last token (GPT-1); None: no classifier, or with
+    data.objective = classification as many as there are labels."""
     pad_id: int = 0
     """The token that fills up sources and targets of an encoder_decoder."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
@@ -123,6 +126,13 @@ class ModelConfig:
                 "model.num_kv_heads",
                 self.num_kv_heads,
                 f"a divisor of model.num_heads = {self.num_heads}",
+            )
+        if self.num_classes is not None:
+            require(
+                self.num_classes >= 2 and self.architecture == "decoder",
+                "model.num_classes",
+                self.num_classes,
+                "at least 2, and model.architecture = 'decoder'",
             )
         if self.vocab_size is not None:
             require(self.vocab_size >= 1, "model.vocab_size", self.vocab_size, "at least 1")

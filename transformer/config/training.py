@@ -54,6 +54,9 @@ class TrainConfig:
     """Optimizer steps in all."""
     label_smoothing: float = 0.1
     """Probability mass spread evenly over the whole vocabulary (epsilon_ls, section 5.4)."""
+    lm_weight: float = 0.5
+    """With data.objective = classification: what the loss of the text's tokens adds to that of
+    the classes (lambda of Radford et al. 2018, equation 5); 0: nothing."""
     accumulate: int = 1
     """Micro-batches a step; the step equals the one on their union (each has data.batch_tokens)."""
     seed: int = 0
@@ -79,5 +82,6 @@ class TrainConfig:
             self.label_smoothing,
             "a probability in [0, 1)",
         )
+        require(self.lm_weight >= 0, "train.lm_weight", self.lm_weight, "0 or more")
         require(self.eval_examples >= 0, "train.eval_examples", self.eval_examples, "0 or more")
         require(self.seed >= 0, "train.seed", self.seed, "0 or more")

@@ -116,7 +116,7 @@ class _Run:
         self.batches = training_batches(
             data.train,
             config.data,
-            data.tokenizer.special,
+            data.tokenizer,
             config.train.seed,
             config.train.accumulate,
         )
@@ -130,6 +130,7 @@ class _Run:
             config.train.label_smoothing,
             config.train.seed,
             config.train.accumulate,
+            config.train.lm_weight,
         )
         self.evaluate = (
             Evaluator(config, self.model, data.tokenizer, data.validation)

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from transformer.functional.losses import LossSums, linear_cross_entropy
+from transformer.functional.losses import LossSums, cross_entropy, linear_cross_entropy
 from transformer.models.build import Model
 from transformer.training.optimizer import Schedule
 from transformer.training.state import TrainState
@@ -42,20 +42,36 @@ def loss_sums(
     batch: Batch,
     label_smoothing: float,
     dropout_key: Array | None = None,
+    lm_weight: float = 0.0,
 ) -> LossSums:
     """The label-smoothed loss (paper section 5.4), summed over the weighted target tokens.
 
+    Of a batch with ``labels``: the cross-entropy of the classes, summed over the examples, plus
+    ``lm_weight`` times the loss of the tokens (Radford et al. 2018, equation 5). ``nll`` and
+    ``weight`` are then of the classes alone.
+
     With a ``dropout_key`` the model is in training mode.
     """
-    training = dropout_key is not None
+    mode: Any = {
+        "train": dropout_key is not None,
+        "rngs": None if dropout_key is None else {"dropout": dropout_key},
+    }
     arguments: Any = {name: jnp.asarray(batch[name]) for name in _MODEL_INPUTS if name in batch}
-    hidden: Any = model.apply(
-        {"params": params},
-        **arguments,
-        train=training,
-        method="hidden",
-        rngs={"dropout": dropout_key} if training else None,
-    )
+    hidden: Any = model.apply({"params": params}, **arguments, **mode, method="hidden")
+    if "labels" not in batch:
+        return _token_sums(model, params, hidden, batch, label_smoothing)
+    logits: Any = model.apply({"params": params}, hidden, batch["ends"], **mode, method="classify")
+    labels = jnp.asarray(batch["labels"])
+    sums = cross_entropy(logits, jnp.maximum(labels, 0), (labels >= 0).astype(jnp.float32))
+    if lm_weight:
+        tokens = _token_sums(model, params, hidden, batch, label_smoothing)
+        sums = sums._replace(loss=sums.loss + lm_weight * tokens.loss)
+    return sums
+
+
+def _token_sums(
+    model: Model, params: Any, hidden: Any, batch: Batch, label_smoothing: float
+) -> LossSums:
     hidden = hidden.reshape(-1, hidden.shape[-1])
     embedding = params["embedding"]
     table = embedding["embedding" if model.config.tie_embeddings else "output"]
@@ -74,10 +90,12 @@ def make_train_step(
     label_smoothing: float,
     seed: int,
     accumulate: int = 1,
+    lm_weight: float = 0.0,
 ) -> TrainStep:
     """Builds ``step(state, batch) -> (state, metrics)``, which consumes (donates) its state.
 
-    The gradient is that of the mean loss over all target tokens of the batch. With
+    The gradient is that of the mean loss (see `loss_sums`) over the batch's target tokens, or
+    over its examples where it has ``labels``. With
     ``accumulate`` above 1 the batch's rows are taken in that many equal parts, one at
     a time: gradients of sums are added up and divided once by the whole weight, so
     the result is that of the whole batch however the tokens are spread over the parts.
@@ -86,7 +104,7 @@ def make_train_step(
 
     def gradient(params: Any, batch: Batch, key: Array) -> tuple[Any, LossSums]:
         def objective(params: Any) -> tuple[Float[Array, ""], LossSums]:
-            sums = loss_sums(model, params, batch, label_smoothing, key)
+            sums = loss_sums(model, params, batch, label_smoothing, key, lm_weight)
             return sums.loss, sums
 
         return jax.grad(objective, has_aux=True)(params)
