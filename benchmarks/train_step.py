@@ -51,8 +51,7 @@ def main(
     shape = dataclasses.replace(
         config.model, vocab_size=config.data.vocab_size, attention_bias=True
     )
-    special = prepared.tokenizer.special
-    all_batches = training_batches(prepared.train, config.data, special, seed=0)
+    all_batches = training_batches(prepared.train, config.data, prepared.tokenizer, seed=0)
     epoch = range(all_batches.steps_per_epoch)
     shapes = {all_batches.batch(number)["targets"].shape for number in epoch}
     model = build_model(shape)

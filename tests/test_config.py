@@ -83,7 +83,7 @@ def setting_docs() -> dict[tuple[str, str], str]:
         (
             DataConfig,
             {"dataset": "tfds:"},
-            "data.dataset = 'tfds:': expected cmudict, files or tfds:NAME",
+            "data.dataset = 'tfds:': expected auto, cmudict, files or tfds:NAME",
         ),
         (
             DataConfig,
@@ -93,7 +93,7 @@ def setting_docs() -> dict[tuple[str, str], str]:
         ),
         (
             DataConfig,
-            {"train": ("a.tsv",)},
+            {"dataset": "cmudict", "train": ("a.tsv",)},
             "data.train = ('a.tsv',): expected data.dataset = 'files', found 'cmudict'",
         ),
         (
@@ -102,6 +102,50 @@ def setting_docs() -> dict[tuple[str, str], str]:
             "data.train = ('a', 'b', 'c'): expected one TSV file or two parallel files",
         ),
         (DataConfig, {"batch_tokens": 0}, "data.batch_tokens = 0: expected at least 1"),
+        (
+            DataConfig,
+            {"objective": "language_model", "dataset": "cmudict"},
+            "data.dataset = 'cmudict': expected auto, python_docs, files or tfds:NAME, "
+            "because data.objective = 'language_model'",
+        ),
+        (
+            DataConfig,
+            {"objective": "language_model", "dataset": "files"},
+            "data.train = (): expected one or more text files, because data.dataset = 'files'",
+        ),
+        (
+            DataConfig,
+            {"test": ("a.tsv",)},
+            "data.train = (): expected one TSV file or two parallel files, "
+            "as data.validation or data.test is given",
+        ),
+        (
+            DataConfig,
+            {"objective": "language_model", "batch_tokens": 1023},
+            "data.batch_tokens = 1023: expected at least data.block_length = 1024",
+        ),
+        (
+            DataConfig,
+            {"validation_fraction": 1.0},
+            "data.validation_fraction = 1.0: expected a fraction in [0, 1)",
+        ),
+        (
+            DataConfig,
+            {"tokenizer": "file"},
+            "data.tokenizer_file = None: expected the path of a tokenizer.json, "
+            "because data.tokenizer = 'file'",
+        ),
+        (
+            DataConfig,
+            {"tokenizer_file": "tokenizer.json"},
+            "data.tokenizer_file = 'tokenizer.json': expected None, "
+            "because data.tokenizer = 'symbols'",
+        ),
+        (
+            OptimizerConfig,
+            {"final_factor": 1.5},
+            "optimizer.final_factor = 1.5: expected a factor in [0, 1]",
+        ),
         (
             OptimizerConfig,
             {"warmup_steps": 0},
@@ -136,6 +180,51 @@ def test_limits_are_allowed():
     DecodeConfig(length_penalty=0.0, extra_length=0)
     ModelConfig(num_heads=1, num_kv_heads=1, dropout=0.0)
     TrainConfig(eval_examples=0, label_smoothing=0.0)
+
+
+TEXTS = DataConfig(objective="language_model")
+DECODER = ModelConfig("decoder")
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"data": TEXTS},
+            "model.architecture = 'encoder_decoder': expected 'decoder', because data.objective = "
+            "'language_model', or no settings of the model and train.init_from",
+        ),
+        (
+            {"model": DECODER},
+            "model.architecture = 'decoder': expected 'encoder_decoder', because data.objective = "
+            "'translation', or no settings of the model and train.init_from",
+        ),
+        (
+            {"model": ModelConfig("decoder", max_positions=1023), "data": TEXTS},
+            "data.block_length = 1024: expected at most model.max_positions = 1023",
+        ),
+        (
+            {"model": ModelConfig(dropout=0.0), "data": TEXTS, "train": TrainConfig(init_from="a")},
+            "model.architecture = 'encoder_decoder': expected 'decoder', because data.objective = "
+            "'language_model', or no settings of the model and train.init_from",
+        ),
+    ],
+    ids=["texts", "decoder", "long", "said"],
+)
+def test_model_and_data_must_fit(sections, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        Config(**sections)
+
+
+def test_a_model_that_is_left_out_is_not_looked_at():
+    assert Config(data=TEXTS, train=TrainConfig(init_from="runs/gpt")).leaves_model
+    assert not Config(model=DECODER, data=TEXTS).leaves_model
+
+
+def test_where_the_data_is_from():
+    assert DataConfig().origin == "cmudict" and TEXTS.origin == "python_docs"
+    assert DataConfig(train=("a.tsv",)).origin == "files"
+    assert DataConfig(dataset="tfds:x").origin == "tfds:x"
 
 
 def test_settings_survive_json():
@@ -208,7 +297,9 @@ def is_read(section: str, name: str) -> bool:
 def test_every_setting_is_read_somewhere(setting):
     """Configurations gather settings that nothing reads, and users tune them for days."""
     section, name = setting
-    if setting in READ_BY_SPLIT_NAME:
+    if setting == ("data", "dataset"):
+        assert is_read(section, "origin")  # see test_where_the_data_is_from
+    elif setting in READ_BY_SPLIT_NAME:
         assert "getattr(config, split)" in (PACKAGE / "data/sources.py").read_text("utf-8")
     elif name == "num_kv_heads":
         assert is_read(section, "kv_heads")

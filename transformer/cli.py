@@ -70,11 +70,7 @@ def parse(kind: type[Command], arguments: Sequence[str], program: str) -> Comman
         SystemExit: after ``--help``.
     """
     wants_help = any(a in ("-h", "--help") for a in arguments)
-    given = {
-        f.name: _peek(arguments, _option(f.name))
-        for f in dataclasses.fields(kind)
-        if f.name in kind.located_by
-    }
+    given = {name.replace(".", "_"): _peek(arguments, _option(name)) for name in kind.located_by}
     missing = [_option(name) for name in kind.required if _peek(arguments, _option(name)) is None]
     if missing and not wants_help:
         raise UserError(f"{program}: {' and '.join(missing)} expected; see {program} --help")

@@ -6,14 +6,15 @@ import pytest
 from transformer.config import DataConfig
 from transformer.data.classification import (
     ClassBatches,
+    ClassSplit,
     Composer,
     Labelled,
     class_names,
     label_numbers,
     read_labelled,
+    tokenise_labelled,
     with_delimiters,
 )
-from transformer.data.store import TokenStore, open_or_build
 from transformer.data.tokenizer import train_tokenizer
 from transformer.errors import UserError
 
@@ -141,19 +142,41 @@ TEXTS = [("abcdefgh" * 2)[: 1 + i % 11] for i in range(43)]
 
 
 @pytest.fixture
-def store(tokenizer, tmp_path) -> TokenStore:
-    return open_or_build(tmp_path, "key", TEXTS, [""] * len(TEXTS), tokenizer, None)
+def split(tokenizer, settings) -> ClassSplit:
+    labels = ["xyz"[i % 3] for i in range(len(TEXTS))]
+    places = [f"f.tsv:{i + 1}" for i in range(len(TEXTS))]
+    examples = Labelled(TEXTS, [""] * len(TEXTS), labels, places, False)
+    return tokenise_labelled(examples, ("x", "y", "z"), settings(), tokenizer, "train", quiet)
 
 
-def batches_of(store: TokenStore, tokenizer, **values) -> ClassBatches:
-    labels = np.arange(len(TEXTS), dtype=np.int32) % 3
-    settings = {"batch_tokens": 64, "num_buckets": 3, **values}
-    composer = Composer(tokenizer, False, 10)
-    return ClassBatches(store, composer, labels, ("x", "y", "z"), TEXTS, 0, **settings)
+def batches_of(split: ClassSplit, tokenizer, **values) -> ClassBatches:
+    return ClassBatches(split, tokenizer, 10, **{"batch_tokens": 64, "num_buckets": 3, **values})
 
 
-def test_batches_hold_each_example_once_with_its_label_and_end(store, tokenizer):
-    batches = batches_of(store, tokenizer, seed=1, shuffle=True, group=2)
+def test_examples_that_are_cut_are_counted(tokenizer, settings):
+    examples = Labelled(
+        ["abcdef", "ab", "abc"], ["a", "abcdefg", "ab"], list("xyx"), ["p"] * 3, True
+    )
+    lines = []
+    arguments = examples, ("x", "y"), settings(max_length=8), tokenizer, "test", lines.append
+    split = tokenise_labelled(*arguments)
+    assert lines == ["test: 2 of 3 cut to data.max_length = 8 tokens"]
+    assert split.labels.tolist() == [0, 1, 0] and split.texts[1] == "ab\tabcdefg"
+    assert len(split.tokens[0]) == 6 + 2 + 3 + 3
+
+
+def test_the_fingerprint_changes_with_labels_and_limit(split, tokenizer, settings):
+    examples = Labelled(TEXTS, [""] * len(TEXTS), ["x"] * len(TEXTS), ["p"] * len(TEXTS), False)
+    names = "x", "y", "z"
+    prints = {
+        tokenise_labelled(examples, names, settings(max_length=n), tokenizer, "", quiet).fingerprint
+        for n in (20, 21)
+    }
+    assert len(prints | {split.fingerprint}) == 3
+
+
+def test_batches_hold_each_example_once_with_its_label_and_end(split, tokenizer):
+    batches = batches_of(split, tokenizer, seed=1, shuffle=True, group=2)
     seen = []
     for step in range(batches.steps_per_epoch, 2 * batches.steps_per_epoch):
         batch = batches.batch(step)
@@ -173,14 +196,14 @@ def test_batches_hold_each_example_once_with_its_label_and_end(store, tokenizer)
     assert sorted(seen) == list(range(len(TEXTS)))
 
 
-def test_batches_are_a_function_of_the_step(store, tokenizer):
-    one, two = (batches_of(store, tokenizer, seed=5) for _ in range(2))
+def test_batches_are_a_function_of_the_step(split, tokenizer):
+    one, two = (batches_of(split, tokenizer, seed=5) for _ in range(2))
     two.batch(0)
     for name, array in one.batch(7).items():
         assert np.array_equal(array, two.batch(7)[name]), name
 
 
-def test_the_summary_counts_the_classes(store, tokenizer):
-    summary = batches_of(store, tokenizer).summary
+def test_the_summary_counts_the_classes(split, tokenizer):
+    summary = batches_of(split, tokenizer).summary
     assert summary.startswith("43 examples (x 15, y 14, z 14) in ")
-    assert batches_of(store, tokenizer).example(2) == TEXTS[2]
+    assert batches_of(split, tokenizer).example(2) == TEXTS[2]

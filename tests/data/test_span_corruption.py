@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from transformer.config import DataConfig
+from transformer.data.extended_tokenizer import with_sentinels
 from transformer.data.span_corruption import (
+    SpanBatches,
     corrupt,
     corrupted_lengths,
     merge,
@@ -11,6 +14,8 @@ from transformer.data.span_corruption import (
     noise_mask,
     raw_length,
 )
+from transformer.data.store import DocumentStore, open_or_build_documents
+from transformer.data.tokenizer import EOS, train_tokenizer
 from transformer.errors import UserError
 
 SENTINELS = np.arange(999, 899, -1)
@@ -101,3 +106,78 @@ def test_a_models_output_may_fill_spans_with_nothing_and_go_on_after_the_end():
     source = np.array([11, 999, 12, 998, END])
     target = np.array([999, 998, 7, 8, END, 5, 5])
     assert merge(source, target, SENTINELS, END).tolist() == [11, 12, 7, 8]
+
+
+TEXTS = ["abcdefg" * 3, "h", "ijklmn" * 11, "gfedcba" * 5]
+
+
+@pytest.fixture
+def tokenizer():
+    config = DataConfig(target_symbols="characters")
+    return with_sentinels(train_tokenizer(config, [], TEXTS))[0]
+
+
+@pytest.fixture
+def store(tokenizer, tmp_path) -> DocumentStore:
+    return open_or_build_documents(tmp_path, "key", TEXTS, tokenizer)
+
+
+def batches_of(store, tokenizer, length=35, batch_tokens=70, **values) -> SpanBatches:
+    return SpanBatches(store, tokenizer, length, 0.15, 3.0, batch_tokens, **values)
+
+
+def merged_texts(batches: SpanBatches, tokenizer, epoch: int) -> dict[int, str]:
+    """The text of each piece, put together again from its row."""
+    _, sentinels = with_sentinels(tokenizer)
+    pieces = {}
+    for step in range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch):
+        batch = batches.batch(step)
+        for row, i in enumerate(batch["ids"].tolist()):
+            source, target = batch["source"][row], batch["targets"][row]
+            count = int(batch["weights"][row].sum())
+            if i < 0:
+                assert not count and not source.any() and not target.any()
+                continue
+            assert i not in pieces
+            assert target[count - 1] == EOS and not target[count:].any()
+            shifted = [tokenizer.special.begin, *target[: count - 1]]
+            assert batch["inputs"][row][:count].tolist() == shifted
+            pieces[i] = tokenizer.decode_target(merge(source, target, sentinels, EOS).tolist())
+            assert pieces[i] == batches.example(i)
+    return pieces
+
+
+def test_rows_merge_to_the_whole_text_each_epoch(store, tokenizer):
+    """Without the marks between documents, which would end a source too early."""
+    batches = batches_of(store, tokenizer, seed=3, group=2)
+    for epoch in (0, 1):
+        pieces = merged_texts(batches, tokenizer, epoch)
+        assert "".join(pieces[i] for i in sorted(pieces)) == "".join(TEXTS)
+    assert batches.batch(0)["source"].shape[1] == 35
+    assert batches.summary.startswith("123 tokens in rows of 38, ")
+
+
+def test_noise_follows_from_seed_epoch_and_piece(store, tokenizer):
+    def sources(first_epoch: int, **values) -> dict[int, list[int]]:
+        batches = batches_of(store, tokenizer, **values)
+        first = first_epoch * batches.steps_per_epoch
+        parts = [batches.batch(first + step) for step in range(batches.steps_per_epoch)]
+        rows = [pair for b in parts for pair in zip(b["ids"].tolist(), b["source"], strict=True)]
+        return {i: row.tolist() for i, row in rows if i >= 0}
+
+    base = sources(0, seed=3)
+    assert sources(0, seed=3, batch_tokens=34) == base
+    assert sources(0, seed=4) != base and sources(1, seed=3) != base
+    held_out = sources(0, seed=3, shuffle=False)
+    assert sources(1, seed=3, shuffle=False) == held_out
+
+
+def test_too_long_a_row_for_the_sentinels(store, tokenizer):
+    with pytest.raises(UserError, match=r"data.block_length = 2000: 111 spans a row; .* 100"):
+        batches_of(store, tokenizer, length=2000)
+
+
+def test_a_tokenizer_without_end(store, tokenizer):
+    tokenizer.special = tokenizer.special._replace(end=-1)
+    with pytest.raises(UserError, match="no end symbol"):
+        batches_of(store, tokenizer)

@@ -40,6 +40,15 @@ def test_schedules(name, rates):
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "constant"])
+def test_a_part_of_the_rate_may_be_left(name):
+    config = OptimizerConfig(schedule=name, learning_rate=0.3, warmup_steps=4, final_factor=0.2)
+    schedule = make_schedule(config, model_dim=512, total_steps=10)
+    left = 1.0 if name == "constant" else 0.2
+    for step, rate in {2: 0.5, 4: 1.0, 7: (1 + left) / 2, 10: left, 11: left}.items():
+        assert float(schedule(step)) == pytest.approx(0.3 * rate, abs=1e-7), step
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "constant"])
 @pytest.mark.parametrize("total_steps", [1, 2, 100])
 def test_first_rate_without_warmup_is_the_peak(name, total_steps):
     config = OptimizerConfig(schedule=name, learning_rate=0.3, warmup_steps=0)

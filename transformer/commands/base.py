@@ -10,6 +10,7 @@ import tyro
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
+from transformer.models.build import Model, build_model
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.checkpoint import load_config, load_for_inference
 
@@ -20,7 +21,8 @@ class Command:
 
     Attributes:
         required: options that must be given.
-        located_by: options that say where the defaults of the others are found.
+        located_by: options that say where the defaults of the others are found; `defaults`
+            takes them, with "_" for a dot.
     """
 
     required: ClassVar[tuple[str, ...]] = ()
@@ -49,10 +51,21 @@ class OnCheckpoint(Command):
     required: ClassVar = ("checkpoint",)
     located_by: ClassVar = ("checkpoint", "step")
 
-    def load(self) -> tuple[Seq2Seq, dict, Tokenizer, Config]:
+    def load_any(self) -> tuple[Model, dict, Tokenizer, Config]:
+        """The network, its parameters, its tokenizer and its settings."""
         loaded = load_for_inference(self.checkpoint, self.step)
         tokenizer = Tokenizer.from_json(loaded.tokenizer)
-        return Seq2Seq(loaded.config.model), loaded.params, tokenizer, loaded.config
+        return build_model(loaded.config.model), loaded.params, tokenizer, loaded.config
+
+    def load(self) -> tuple[Seq2Seq, dict, Tokenizer, Config]:
+        """As `load_any`, of an encoder-decoder."""
+        model, params, tokenizer, config = self.load_any()
+        if not isinstance(model, Seq2Seq):
+            raise UserError(
+                f"--checkpoint {self.checkpoint}: model.architecture = "
+                f"{model.config.architecture!r}; expected 'encoder_decoder'"
+            )
+        return model, params, tokenizer, config
 
 
 def trained_config(checkpoint: str | None, step: str) -> Config:

@@ -1,9 +1,10 @@
 """``transformer evaluate``."""
 
 import dataclasses
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import Progress
@@ -12,19 +13,23 @@ from rich.text import Text
 
 from transformer.commands.base import OnCheckpoint, require_folder, trained_config, warn_cut
 from transformer.config import DataConfig, DecodeConfig
-from transformer.data.pipeline import Split, prepare
+from transformer.data.pipeline import PairSplit, prepare
+from transformer.data.text import TextSplit
+from transformer.data.tokenizer import UNK, Symbols, Tokenizer
 from transformer.decoding.translate import Translator
 from transformer.errors import UserError
-from transformer.training.evaluation import evenly_spread
+from transformer.functional.losses import LossSums
+from transformer.models.seq2seq import Seq2Seq
+from transformer.training.evaluation import Evaluator, evenly_spread
 from transformer.training.metrics import describe, scored_by_errors
 
 
 @dataclass(frozen=True)
 class Evaluate(OnCheckpoint):
-    """Score a trained model on held-out data: BLEU and chrF, or phoneme and word error rate."""
+    """Score a trained model on held-out data: BLEU and chrF, error rates, or perplexity."""
 
-    split: Literal["train", "validation", "test"] = "test"
-    """Which part of the data."""
+    split: Literal["train", "validation", "test"] | None = None
+    """Which part of the data; None: test, or where there is none validation."""
     examples: int | None = None
     """Examples scored, evenly spread over the split; None: all."""
     table: int = 0
@@ -43,11 +48,27 @@ class Evaluate(OnCheckpoint):
         console = Console()
         if self.predictions is not None:
             require_folder("--predictions", self.predictions)
-        model, params, tokenizer, _ = self.load()
-        data = prepare(self.data, tokenizer, (self.split,), log=console.print)
-        split: Split | None = getattr(data, self.split)
-        if split is None:
-            raise UserError(f"--split {self.split}: {self.data.dataset} has none")
+        model, params, tokenizer, config = self.load_any()
+        asked = (self.split,) if self.split else ("validation", "test")
+        data = prepare(self.data, tokenizer, asked, log=console.print)
+        split = (data.train if self.split == "train" else data.test) or data.validation
+        if split is None or (self.split and getattr(data, self.split) is None):
+            raise UserError(f"--split {' or '.join(asked)}: {self.data.origin} has none")
+        if isinstance(split, PairSplit):
+            if not isinstance(model, Seq2Seq):
+                raise UserError("data.objective = 'translation': expected an encoder_decoder")
+            lines = self._translate(model, params, tokenizer, split, console)
+        else:
+            evaluator = Evaluator(replace(config, data=self.data), model, tokenizer, split)
+            lines = self._losses(evaluator.sums(params), tokenizer, split)
+        for line in lines:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        return 0
+
+    def _translate(
+        self, model: Seq2Seq, params: Any, tokenizer: Tokenizer, split: PairSplit, console: Console
+    ) -> list[str]:
+        """Outputs, shown and written as asked for; their scores."""
         count = len(split) if self.examples is None else min(self.examples, len(split))
         if count < 1:
             raise UserError(f"--examples {self.examples}: expected at least 1")
@@ -67,9 +88,24 @@ class Evaluate(OnCheckpoint):
             self.predictions.write_text("".join(o + "\n" for o in outputs), encoding="utf-8")
         if self.table:
             console.print(_table(sources, outputs, references, self.table))
-        for line in describe(scored_by_errors(self.data), outputs, references):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-        return 0
+        return describe(scored_by_errors(self.data), outputs, references)
+
+    def _losses(self, sums: LossSums, tokenizer: Tokenizer, split: TextSplit) -> list[str]:
+        """How well texts are predicted, every token of them counted once."""
+        if self.examples is not None or self.table or self.predictions is not None:
+            raise UserError("--examples, --table and --predictions are of translations only")
+        bits = float(sums.nll) / math.log(2)
+        nll = float(sums.nll / sums.weight)
+        lines = [
+            f"nll {nll:.4f} nats a token, perplexity {math.exp(nll):.4f} "
+            f"({sums.weight:,.0f} tokens, each counted once)",
+            f"{bits / split.characters:.4f} bits a character, {bits / split.bytes:.4f} bits a byte "
+            f"({split.characters:,} characters)",
+        ]
+        unknown = (split.store.tokens == UNK).sum() if isinstance(tokenizer, Symbols) else 0
+        if unknown:
+            lines.append(f"{unknown:,} of the tokens stand for symbols unknown in training")
+        return lines
 
 
 def _table(sources, outputs, references, rows: int) -> Table:

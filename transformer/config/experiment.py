@@ -24,7 +24,48 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
+    def __post_init__(self) -> None:
+        if self.leaves_model:
+            return
+        objective, expected = self.data.objective, _ARCHITECTURES[self.data.objective]
+        require(
+            self.model.architecture == expected,
+            "model.architecture",
+            self.model.architecture,
+            f"{expected!r}, because data.objective = {objective!r}, or no settings of the model and "
+            "train.init_from",
+        )
+        longest = self.model.max_positions
+        if (name := _LENGTHS.get(objective)) and longest is not None:
+            length = getattr(self.data, name)
+            expected = f"at most model.max_positions = {longest}"
+            require(length <= longest, f"data.{name}", length, expected)
+        require(
+            self.model.num_classes is None or objective == "classification",
+            "model.num_classes",
+            self.model.num_classes,
+            f"None, because data.objective = {objective!r}",
+        )
 
+    @property
+    def leaves_model(self) -> bool:
+        """Whether the model is that of ``train.init_from``, as no setting of it is given."""
+        return self.train.init_from is not None and self.model == ModelConfig()
+
+
+_ARCHITECTURES = {
+    "translation": "encoder_decoder",
+    "span_corruption": "encoder_decoder",
+    "language_model": "decoder",
+    "answers": "decoder",
+    "classification": "decoder",
+}
+# What sets the length of a decoder's rows.
+_LENGTHS = {
+    "language_model": "block_length",
+    "answers": "max_length",
+    "classification": "max_length",
+}
 _SECTIONS: dict[str, Any] = {f.name: f.default_factory for f in dataclasses.fields(Config)}
 
 

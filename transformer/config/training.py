@@ -11,12 +11,14 @@ class OptimizerConfig:
     """Adam as published (paper section 5.3) and the learning-rate schedule."""
 
     schedule: Literal["noam", "linear", "cosine", "constant"] = "noam"
-    """noam: equation 3 of the paper; linear, cosine: warm up, then decay to 0 at train.steps;
-    constant: warm up, then stay."""
+    """noam: equation 3 of the paper; linear, cosine: warm up, then decay to final_factor at
+    train.steps; constant: warm up, then stay."""
     learning_rate: float = 1.0
     """The peak rate; for noam the factor on equation 3 (1 as published)."""
     warmup_steps: int = 4000
     """Steps of linear rise."""
+    final_factor: float = 0.0
+    """With linear, cosine: the part of the peak rate that is left at train.steps."""
     beta1: float = 0.9
     """Decay of Adam's first moment."""
     beta2: float = 0.98
@@ -37,6 +39,12 @@ class OptimizerConfig:
             self.warmup_steps,
             "at least 1 with optimizer.schedule = 'noam'",
         )
+        require(
+            0 <= self.final_factor <= 1,
+            "optimizer.final_factor",
+            self.final_factor,
+            "a factor in [0, 1]",
+        )
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
             require(0 <= value < 1, f"optimizer.{name}", value, "a rate in [0, 1)")
@@ -52,6 +60,10 @@ class TrainConfig:
 
     steps: int = 100_000
     """Optimizer steps in all."""
+    init_from: str | None = None
+    """The --workdir of another run (or an imported model): its parameters and tokenizer are what
+    training starts from. Leave all settings of the model out to have its; those given must
+    agree with it, but for dropout, attention and dtype."""
     label_smoothing: float = 0.1
     """Probability mass spread evenly over the whole vocabulary (epsilon_ls, section 5.4)."""
     lm_weight: float = 0.5

@@ -4,17 +4,19 @@ A text becomes ``<start> text <end>`` and a pair ``<start> text <delimiter> text
 class is read off the last token, which the paper therefore calls "extract" as well.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from transformer.config import DataConfig
 from transformer.data.batches import Batch
 from transformer.data.extended_tokenizer import END, START, ExtendedTokenizer, extended
 from transformer.data.plan import BatchPlan
-from transformer.data.sources import Log, read_lines
-from transformer.data.store import TokenStore
+from transformer.data.sources import Log, data_directory, read_lines
+from transformer.data.store import TokenStore, fingerprint, open_or_build
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
@@ -169,6 +171,72 @@ class Composer:
         return np.concatenate([self._start, first[: a[0]], *between, self._end])
 
 
+@dataclass(frozen=True)
+class ClassSplit:
+    """Labelled texts with their tokens; row i of every field belongs to the same example.
+
+    Attributes:
+        texts: of each example, the two of a pair joined by a TAB.
+        labels: int32 ``[examples]``, the numbers of their classes.
+        names: of the classes.
+        paired: whether the examples are pairs.
+        store: the tokens of the texts (sources) and of the others of the pairs (targets).
+        fingerprint: a hash of all this, of the tokenizer and the length limit.
+    """
+
+    texts: list[str]
+    labels: np.ndarray
+    names: tuple[str, ...]
+    paired: bool
+    store: TokenStore
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def tokens(self) -> tuple[np.ndarray, ...]:
+        """Every token of the split, in some arrays."""
+        return self.store.source_tokens, self.store.target_tokens
+
+
+def tokenise_labelled(
+    examples: Labelled,
+    names: tuple[str, ...],
+    config: DataConfig,
+    tokenizer: ExtendedTokenizer,
+    what: str,
+    log: Log = print,
+) -> ClassSplit:
+    """The tokens of labelled texts, made once and kept in the data directory.
+
+    Args:
+        examples: from `read_labelled`.
+        names: from `class_names`.
+        config: the length limit, and where tokens are kept.
+        tokenizer: from `with_delimiters`.
+        what: the split, for messages.
+        log: is told how many examples are cut.
+
+    Raises:
+        UserError: an unknown label.
+    """
+    labels = label_numbers(examples, names)
+    key = fingerprint(examples.texts, examples.seconds, tokenizer, None)
+    directory = data_directory(config) / "tokens"
+    store = open_or_build(directory, key, examples.texts, examples.seconds, tokenizer, None)
+    lengths = store.source_lengths - 1, store.target_lengths - 1
+    kept = Composer(tokenizer, examples.paired, config.max_length).lengths(*lengths)
+    cut = int(((kept[0] < lengths[0]) | (kept[1] < lengths[1])).sum())
+    if cut:
+        log(f"{what}: {cut} of {len(examples)} cut to data.max_length = {config.max_length} tokens")
+    digest = hashlib.sha256(f"{key} {config.max_length} {names} {examples.paired}".encode())
+    digest.update(labels.tobytes())
+    joined = [f"{a}\t{b}" for a, b in zip(examples.texts, examples.seconds, strict=True)]
+    texts = joined if examples.paired else examples.texts
+    return ClassSplit(texts, labels, names, examples.paired, store, digest.hexdigest())
+
+
 def class_batch(
     sequences: Sequence[np.ndarray], length: int, rows: int, pad: int
 ) -> dict[str, np.ndarray]:
@@ -195,29 +263,20 @@ class ClassBatches:
     """Batches of labelled texts, bucketed by length (see `Batches`).
 
     Args:
-        store: the tokens of the texts (sources) and of the others of the pairs (targets).
-        composer: puts them together.
-        labels: int32 ``[examples]``.
-        names: of the classes.
-        texts: of each example, for messages.
-        pad: fills up rows.
+        split: the examples.
+        tokenizer: what their tokens were made with, from `with_delimiters`.
+        max_length: most tokens of a sequence.
         plan_settings: of `BatchPlan`, besides the lengths.
     """
 
     def __init__(
-        self,
-        store: TokenStore,
-        composer: Composer,
-        labels: np.ndarray,
-        names: Sequence[str],
-        texts: Sequence[str],
-        pad: int,
-        **plan_settings,
+        self, split: ClassSplit, tokenizer: ExtendedTokenizer, max_length: int, **plan_settings
     ) -> None:
-        self._store, self._composer, self._labels = store, composer, labels
-        self._names, self._texts, self._pad = names, texts, pad
+        self._split, self._pad = split, tokenizer.special.pad
+        self._composer = Composer(tokenizer, split.paired, max_length)
         # A store's sequences carry an end symbol, which is not used here.
-        lengths = composer.total(store.source_lengths - 1, store.target_lengths - 1)
+        store = split.store
+        lengths = self._composer.total(store.source_lengths - 1, store.target_lengths - 1)
         self._plan = BatchPlan(lengths, lengths, **plan_settings)
 
     @property
@@ -226,25 +285,26 @@ class ClassBatches:
 
     @property
     def summary(self) -> str:
-        counts = Counter(self._labels.tolist())
-        shares = ", ".join(f"{name} {counts[i]:,}" for i, name in enumerate(self._names))
+        counts = Counter(self._split.labels.tolist())
+        shares = ", ".join(f"{name} {counts[i]:,}" for i, name in enumerate(self._split.names))
         return (
-            f"{len(self._labels):,} examples ({shares}) in {self.steps_per_epoch:,} steps an "
+            f"{len(self._split):,} examples ({shares}) in {self.steps_per_epoch:,} steps an "
             f"epoch, {self._plan.efficiency:.0%} of their tokens not padding"
         )
 
     def batch(self, step: int) -> Batch:
         """The examples of a step; an empty row has the label -1 and weights 0."""
         ids, (_, length, _) = self._plan.indices(step)
+        store, labels = self._split.store, self._split.labels
         sequences = [
-            self._composer.compose(self._store.source(i)[:-1], self._store.target(i)[:-1])
+            self._composer.compose(store.source(i)[:-1], store.target(i)[:-1])
             for i in ids[ids >= 0]
         ]
         return {
             **class_batch(sequences, length, len(ids), self._pad),
-            "labels": np.where(ids >= 0, self._labels[ids], -1).astype(np.int32),
+            "labels": np.where(ids >= 0, labels[ids], -1).astype(np.int32),
             "ids": ids.astype(np.int32),
         }
 
     def example(self, number: int) -> str:
-        return self._texts[number]
+        return self._split.texts[number]

@@ -1,40 +1,61 @@
 """What a model is taught: the batches that each objective makes of a split."""
 
+from typing import Any
+
 from transformer.config import DataConfig
+from transformer.data.answers import AnswerBatches
 from transformer.data.batches import Batches
+from transformer.data.blocks import BlockBatches
+from transformer.data.classification import ClassBatches, ClassSplit, with_delimiters
 from transformer.data.pairs import PairBatches
 from transformer.data.pipeline import Split
 from transformer.data.plan import BatchPlan
-from transformer.data.tokenizer import SpecialIds
+from transformer.data.span_corruption import SpanBatches
+from transformer.data.text import TextSplit
+from transformer.data.tokenizer import Tokenizer
 
 # A held-out split is small: another padded shape costs more to compile than it saves.
 _HELD_OUT_SHAPES = 2
 
 
 def training_batches(
-    split: Split, config: DataConfig, special: SpecialIds, seed: int, group: int = 1
+    split: Split, config: DataConfig, tokenizer: Tokenizer, seed: int, group: int = 1
 ) -> Batches:
     """Batches in an order of `seed`, another one each epoch.
 
     Args:
         split: the examples.
         config: the size of a batch.
-        special: the tokenizer's special ids.
+        tokenizer: what the split's tokens were made with.
         seed: of the order.
         group: micro-batches a step, all of one shape (gradient accumulation).
     """
-    plan = _plan(split, config, config.num_buckets, seed, shuffle=True, group=group)
-    return PairBatches(split.pairs, plan, special, split.sources)
+    return _batches(split, config, tokenizer, config.num_buckets, seed=seed, group=group)
 
 
-def held_out_batches(split: Split, config: DataConfig, special: SpecialIds) -> Batches:
+def held_out_batches(split: Split, config: DataConfig, tokenizer: Tokenizer) -> Batches:
     """Batches whose first epoch has every example once, always in the same way."""
-    plan = _plan(split, config, min(config.num_buckets, _HELD_OUT_SHAPES), shuffle=False)
-    return PairBatches(split.pairs, plan, special, split.sources)
+    shapes = min(config.num_buckets, _HELD_OUT_SHAPES)
+    return _batches(split, config, tokenizer, shapes, shuffle=False)
 
 
-def _plan(
-    split: Split, config: DataConfig, shapes: int, seed: int = 0, *, shuffle: bool, group: int = 1
-) -> BatchPlan:
-    lengths = split.pairs.source_lengths, split.pairs.target_lengths
-    return BatchPlan(*lengths, config.batch_tokens, shapes, seed, shuffle, group)
+def _batches(
+    split: Split, config: DataConfig, tokenizer: Tokenizer, shapes: int, **order: Any
+) -> Batches:
+    """Args:
+    shapes: padded shapes of what is bucketed by length.
+    order: seed, shuffle and group.
+    """
+    order["batch_tokens"] = config.batch_tokens
+    if isinstance(split, TextSplit):
+        if config.objective == "span_corruption":
+            noise = config.noise_density, config.mean_span
+            return SpanBatches(split.store, tokenizer, config.block_length, *noise, **order)
+        return BlockBatches(split.store, tokenizer, config.block_length, **order)
+    order["num_buckets"] = shapes
+    if isinstance(split, ClassSplit):
+        return ClassBatches(split, with_delimiters(tokenizer), config.max_length, **order)
+    if config.objective == "answers":
+        return AnswerBatches(split.pairs, tokenizer, split.sources, **order)
+    plan = BatchPlan(split.pairs.source_lengths, split.pairs.target_lengths, **order)
+    return PairBatches(split.pairs, plan, tokenizer.special, split.sources)

@@ -7,8 +7,18 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data import sources
+from transformer.data.classification import (
+    ClassSplit,
+    Labelled,
+    class_names,
+    read_labelled,
+    tokenise_labelled,
+    with_delimiters,
+)
+from transformer.data.extended_tokenizer import with_sentinels
 from transformer.data.sources import Log, Pairs, SplitName
 from transformer.data.store import TokenStore, fingerprint, open_or_build
+from transformer.data.text import TextSplit, read_documents, tokenise
 from transformer.data.tokenizer import Tokenizer, train_tokenizer
 from transformer.errors import UserError
 
@@ -16,8 +26,8 @@ SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
-class Split:
-    """Row i of every field belongs to the same example.
+class PairSplit:
+    """Pairs: row i of every field belongs to the same example.
 
     Attributes:
         sources: source texts.
@@ -38,6 +48,9 @@ class Split:
     def tokens(self) -> tuple[np.ndarray, ...]:
         """Every token of the split, in some arrays."""
         return self.pairs.source_tokens, self.pairs.target_tokens
+
+
+Split = PairSplit | TextSplit | ClassSplit
 
 
 @dataclass(frozen=True)
@@ -64,40 +77,104 @@ def prepare(
     splits: Collection[SplitName] = SPLITS,
     log: Log = print,
 ) -> Data:
-    """Reads, tokenises and caches the splits of a data set.
+    """Reads, tokenises and caches the splits of a data set: pairs, texts or labelled texts.
 
     A training source with several right answers becomes several training pairs.
     Training pairs longer than `config.max_length` tokens on either side are left
-    out; validation and test stay whole.
+    out; validation and test stay whole. (Prompts with answers are left out of all splits if they
+    have more tokens together, labelled texts are cut.) Objectives that need ids of their own
+    extend the tokenizer.
 
     Args:
         config: the data's settings.
-        tokenizer: used as it is, e.g. a checkpoint's; None: made from the training split.
+        tokenizer: used for text, e.g. a checkpoint's; None: made from the training split.
         splits: the splits to read.
         log: is told what was read, left out and kept.
 
     Raises:
         UserError: bad input or settings; see `sources.read` and `train_tokenizer`.
     """
-    texts: dict[SplitName, Pairs | None] = {
-        name: sources.read(config, name, log) for name in SPLITS if name in splits
-    }
-    train = texts.get("train")
-    if train is not None:
-        train = texts["train"] = _one_answer_each(train)
-    if tokenizer is None:
-        if train is None:
-            raise UserError(
-                f"data.dataset = {config.dataset!r}: expected a training split, from which the "
-                f"tokenizer is made; found {', '.join(k for k, v in texts.items() if v) or 'none'}"
-            )
-        tokenizer = train_tokenizer(config, train.sources, [r[0] for r in train.references])
-        log(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size} ids")
-    tokenised = {
-        name: _tokenise(name, pairs, config, tokenizer, log) if pairs else None
-        for name, pairs in texts.items()
-    }
+    match config.objective:
+        case "language_model" | "span_corruption":
+            prepare_splits = _prepare_texts
+        case "classification":
+            prepare_splits = _prepare_labelled
+        case _:
+            prepare_splits = _prepare_pairs
+    tokenizer, tokenised = prepare_splits(config, tokenizer, splits, log)
     return Data(tokenizer, *(tokenised.get(name) for name in SPLITS))
+
+
+_Prepared = tuple[Tokenizer, dict[SplitName, Split]]
+
+
+def _prepare_texts(
+    config: DataConfig, tokenizer: Tokenizer | None, splits: Collection[SplitName], log: Log
+) -> _Prepared:
+    texts = read_documents(config, splits, log)
+    train = ([], texts["train"]) if "train" in texts else None
+    tokenizer = tokenizer or _make_tokenizer(config, train, texts, log)
+    if config.objective == "span_corruption":
+        tokenizer, _ = with_sentinels(tokenizer)
+    return tokenizer, {name: tokenise(texts[name], config, tokenizer) for name in texts}
+
+
+def _prepare_pairs(
+    config: DataConfig, tokenizer: Tokenizer | None, splits: Collection[SplitName], log: Log
+) -> _Prepared:
+    pairs: dict[SplitName, Pairs] = {}
+    for name in SPLITS:
+        if name in splits and (part := sources.read(config, name, log)) is not None:
+            pairs[name] = part
+    if config.objective == "answers":
+        pairs = {name: _with_separator(part, config.separator) for name, part in pairs.items()}
+    train = None
+    if "train" in pairs:
+        part = pairs["train"] = _one_answer_each(pairs["train"])
+        train = part.sources, [answers[0] for answers in part.references]
+    tokenizer = tokenizer or _make_tokenizer(config, train, pairs, log)
+    return tokenizer, {
+        name: _tokenise_pairs(name, part, config, tokenizer, log) for name, part in pairs.items()
+    }
+
+
+def _prepare_labelled(
+    config: DataConfig, tokenizer: Tokenizer | None, splits: Collection[SplitName], log: Log
+) -> _Prepared:
+    found: dict[SplitName, Labelled] = {}
+    for name in SPLITS:
+        if name in splits and (paths := getattr(config, name)):
+            form = config.columns, config.header
+            found[name] = read_labelled(paths, *form, f"data.{name}", log)
+    train = found.get("train")
+    names = class_names(config.labels, train)
+    texts = ([], [*train.texts, *filter(None, train.seconds)]) if train else None
+    extended = with_delimiters(tokenizer or _make_tokenizer(config, texts, found, log))
+    return extended, {
+        name: tokenise_labelled(part, names, config, extended, name, log)
+        for name, part in found.items()
+    }
+
+
+def _with_separator(pairs: Pairs, separator: str) -> Pairs:
+    return Pairs([source + separator for source in pairs.sources], pairs.references)
+
+
+def _make_tokenizer(
+    config: DataConfig,
+    train: tuple[list[str], list[str]] | None,
+    found: Collection[SplitName],
+    log: Log,
+) -> Tokenizer:
+    """From the training split's sources and targets."""
+    if train is None:
+        raise UserError(
+            f"data.dataset = {config.origin!r}: expected a training split, from which the "
+            f"tokenizer is made; found {', '.join(found) or 'none'}"
+        )
+    tokenizer = train_tokenizer(config, *train)
+    log(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size} ids")
+    return tokenizer
 
 
 def _one_answer_each(pairs: Pairs) -> Pairs:
@@ -111,21 +188,24 @@ def _one_answer_each(pairs: Pairs) -> Pairs:
     return Pairs([source for source, _ in rows], [answers for _, answers in rows])
 
 
-def _tokenise(
+def _tokenise_pairs(
     name: SplitName, pairs: Pairs, config: DataConfig, tokenizer: Tokenizer, log: Log
-) -> Split:
-    limit = config.max_length if name == "train" else None
+) -> PairSplit:
+    together = config.objective == "answers"
+    limit = config.max_length if name == "train" or together else None
     targets = [answers[0] for answers in pairs.references]
-    key = fingerprint(pairs.sources, targets, tokenizer, limit)
+    key = fingerprint(pairs.sources, targets, tokenizer, limit, together)
     directory = sources.data_directory(config) / "tokens"
-    store = open_or_build(directory, key, pairs.sources, targets, tokenizer, limit)
+    store = open_or_build(directory, key, pairs.sources, targets, tokenizer, limit, together)
     dropped = len(pairs) - len(store)
     if dropped:
-        log(f"{dropped} of {len(pairs)} training pairs longer than {limit} tokens left out")
+        kind = f"{name} prompts with answers" if together else "training pairs"
+        log(f"{dropped} of {len(pairs)} {kind} longer than {limit} tokens left out")
     if not len(store):
-        raise UserError(f"data.max_length = {limit}: every training pair is longer")
+        what = f"prompt with its answer in {name}" if together else "training pair"
+        raise UserError(f"data.max_length = {limit}: every {what} is longer")
     kept = store.rows.tolist()
-    return Split(
+    return PairSplit(
         [pairs.sources[i] for i in kept] if dropped else pairs.sources,
         [pairs.references[i] for i in kept] if dropped else pairs.references,
         store,

@@ -3,7 +3,7 @@
 import gzip
 import importlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -54,10 +54,10 @@ def read(config: DataConfig, split: SplitName, log: Log = print) -> Pairs | None
     Raises:
         UserError: a file, package or set is missing, broken or holds no pairs.
     """
-    if config.dataset == "files":
+    if config.origin == "files":
         paths: tuple[str, ...] = getattr(config, split)
         pairs = read_files(paths, f"data.{split}") if paths else None
-    elif config.dataset == "cmudict":
+    elif config.origin == "cmudict":
         words = dictionary.load()[split]
         pairs = Pairs(list(words), list(words.values()))
     else:
@@ -67,7 +67,7 @@ def read(config: DataConfig, split: SplitName, log: Log = print) -> Pairs | None
     kept = [i for i, text in enumerate(pairs.sources) if text.strip() and _any_text(pairs, i)]
     blank = len(pairs) - len(kept)
     if not kept:
-        raise UserError(f"data.{split}: no pairs in {len(pairs)} lines of {config.dataset}")
+        raise UserError(f"data.{split}: no pairs in {len(pairs)} lines of {config.origin}")
     note = f" ({blank} of {len(pairs)} blank on a side, left out)" if blank else ""
     log(f"{split}: {len(kept)} pairs{note}")
     if not blank:
@@ -91,6 +91,15 @@ def read_lines(path: str | Path, setting: str) -> list[str]:
     Raises:
         UserError: the file is missing, unreadable, or not UTF-8 (with the line).
     """
+    return _lines(read_text(path, setting))
+
+
+def read_text(path: str | Path, setting: str) -> str:
+    """A UTF-8 text file, gzip or not, whole, without a byte-order mark; a CRLF becomes "\\n".
+
+    Raises:
+        UserError: the file is missing, unreadable, or not UTF-8 (with the line).
+    """
     path = Path(path).expanduser()
     try:
         data = path.read_bytes()
@@ -102,7 +111,7 @@ def read_lines(path: str | Path, setting: str) -> list[str]:
         raise UserError(f"{setting} {path}: broken gzip file ({error})") from error
     except OSError as error:
         raise UserError(f"{setting} {path}: {error.strerror}") from error
-    return decode_lines(data, path)
+    return _decode(data, path)
 
 
 def decode_lines(data: bytes, place: object, first: int = 1) -> list[str]:
@@ -116,6 +125,10 @@ def decode_lines(data: bytes, place: object, first: int = 1) -> list[str]:
     Raises:
         UserError: a byte is not UTF-8; names file and line.
     """
+    return _lines(_decode(data, place, first))
+
+
+def _decode(data: bytes, place: object, first: int = 1) -> str:
     try:
         text = data.decode("utf-8-sig" if first == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -123,7 +136,11 @@ def decode_lines(data: bytes, place: object, first: int = 1) -> list[str]:
         raise UserError(
             f"{place}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; expected UTF-8 text"
         ) from error
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    return text.replace("\r\n", "\n").removesuffix("\r")
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_files(paths: tuple[str, ...], setting: str) -> Pairs:
@@ -169,27 +186,53 @@ def read_tfds(config: DataConfig, split: SplitName) -> Pairs | None:
     Raises:
         UserError: the set does not exist, cannot be built here, or is not of text pairs.
     """
-    name = config.dataset.removeprefix("tfds:")
-    where = f"data.dataset = {config.dataset!r}"
-    builder = _tfds_builder(name, data_directory(config) / "tfds", where)
+    builder, where = _tfds_set(config)
     source_key, target_key = _tfds_keys(builder, config.source_language, where)
     if split not in builder.info.splits:
         return None
+    sources: list[str] = []
+    references: list[list[str]] = []
+    for place, record in _tfds_records(builder, split, where):
+        sources.append(_text(record[source_key], place))
+        answers = record[target_key]
+        answers = [answers] if isinstance(answers, bytes | str) else answers
+        references.append([_text(answer, place) for answer in answers])
+    return Pairs(sources, references)
+
+
+def read_tfds_texts(config: DataConfig, split: SplitName) -> list[str] | None:
+    """The texts of a TFDS set with a feature ``text``, such as lm1b or wikipedia.
+
+    Raises:
+        UserError: as `read_tfds`; the set has no such feature.
+    """
+    builder, where = _tfds_set(config)
+    features: Any = builder.info.features
+    if "text" not in features or not _is_text(features["text"]):
+        names = ", ".join(features)
+        raise UserError(f"{where}: expected a feature `text`; its features are {names}")
+    if split not in builder.info.splits:
+        return None
+    return [_text(record["text"], place) for place, record in _tfds_records(builder, split, where)]
+
+
+def _tfds_records(builder: Any, split: SplitName, where: str) -> Iterator[tuple[str, Any]]:
+    """Each record with what an error calls it."""
     try:
         records = builder.as_data_source(split=split)
     except Exception as error:
         raise UserError(f"{where}: cannot be read here: {_one_line(error)}") from error
-    sources: list[str] = []
-    references: list[list[str]] = []
     for start in range(0, len(records), _RECORDS):
         numbers = range(start, min(start + _RECORDS, len(records)))
         for number, record in zip(numbers, records.__getitems__(list(numbers)), strict=True):
-            place = f"{where}, {split}[{number}]"
-            sources.append(_text(record[source_key], place))
-            answers = record[target_key]
-            answers = [answers] if isinstance(answers, bytes | str) else answers
-            references.append([_text(answer, place) for answer in answers])
-    return Pairs(sources, references)
+            yield f"{where}, {split}[{number}]", record
+
+
+def _tfds_set(config: DataConfig) -> tuple[Any, str]:
+    """The set, prepared, and what an error calls it."""
+    where = f"data.dataset = {config.origin!r}"
+    name = config.origin.removeprefix("tfds:")
+    return _tfds_builder(name, data_directory(config) / "tfds", where), where
 
 
 def _tfds_builder(name: str, directory: Path, where: str) -> Any:

@@ -14,6 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transformer.data.batches import Batch
+from transformer.data.extended_tokenizer import with_sentinels
+from transformer.data.plan import BatchPlan
+from transformer.data.store import DocumentStore, document_ends
+from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
 
@@ -138,3 +143,108 @@ def _pieces(
     tokens = tokens[: np.append(np.flatnonzero(tokens == end), len(tokens))[0]]
     first, *others = np.split(tokens, np.flatnonzero(np.isin(tokens, sentinels)))
     return [(None, first), *((int(part[0]), part[1:]) for part in others)]
+
+
+class SpanBatches:
+    """Batches of corrupted text (see `Batches`).
+
+    All documents are one long text, without what marks their ends; it is cut into pieces that
+    become sources of `block_length` tokens. Which spans of a piece are noise follows from (seed,
+    epoch, piece).
+
+    Args:
+        store: the documents' tokens.
+        tokenizer: what they were made with, from `with_sentinels`.
+        block_length: tokens of a source, its end included.
+        density: the part of the tokens that is noise.
+        mean_span: tokens of a span of noise, on average.
+        batch_tokens: of the sources of a micro-batch, at most.
+        seed: of the noise and of the order.
+        shuffle: False keeps the order and makes every epoch alike.
+        group: micro-batches a step (gradient accumulation).
+
+    Raises:
+        UserError: the tokenizer has no end symbol, or too few sentinels for a source.
+    """
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        tokenizer: Tokenizer,
+        block_length: int,
+        density: float,
+        mean_span: float,
+        batch_tokens: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        group: int = 1,
+    ) -> None:
+        self._store, self._tokenizer = store, tokenizer
+        self._noise = density, mean_span
+        self._seed, self._shuffle = seed, shuffle
+        _, self._sentinels = with_sentinels(tokenizer)
+        if tokenizer.special.end < 0:
+            raise UserError("data.tokenizer: it has no end symbol, which ends source and target")
+        self._length = raw_length(block_length, *self._noise)
+        spans = noise_counts(self._length, *self._noise).spans
+        if spans > len(self._sentinels):
+            raise UserError(
+                f"data.block_length = {block_length}: {spans} spans a row; expected at most "
+                f"{len(self._sentinels)}, one for each sentinel"
+            )
+        before, after = document_ends(tokenizer)
+        self._before, self._ends = len(before), len(before) + len(after)
+        # Where each document begins in the long text.
+        self._offsets = store.offsets - self._ends * np.arange(len(store.offsets))
+        self._total = int(self._offsets[-1])
+        pieces = -(-self._total // self._length)
+        lengths = np.full(pieces, self._length)
+        lengths[-1] = self._total - (pieces - 1) * self._length
+        sizes = np.array([corrupted_lengths(n, *self._noise) for n in lengths.tolist()])
+        self._plan = BatchPlan(sizes[:, 0], sizes[:, 1], batch_tokens, 1, seed, shuffle, group)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._plan.steps_per_epoch
+
+    @property
+    def summary(self) -> str:
+        return (
+            f"{self._total:,} tokens in rows of {self._length}, "
+            f"{self.steps_per_epoch:,} steps an epoch"
+        )
+
+    def batch(self, step: int) -> Batch:
+        """The pieces of a step, corrupted; an empty row is padding throughout, of weight 0."""
+        pad, begin, end, _ = self._tokenizer.special
+        epoch = step // self.steps_per_epoch if self._shuffle else 0
+        ids, (_, source_length, target_length) = self._plan.indices(step)
+        source = np.full((len(ids), source_length), pad, np.int32)
+        targets = np.full((len(ids), target_length), pad, np.int32)
+        inputs, weights = targets.copy(), np.zeros(targets.shape, np.float32)
+        for row, i in enumerate(ids[ids >= 0].tolist()):
+            tokens = self._piece(i)
+            bits = np.random.PCG64(np.random.SeedSequence([self._seed, epoch, i]))
+            mask = noise_mask(len(tokens), *self._noise, bits)
+            corrupted, target = corrupt(tokens, mask, self._sentinels, end)
+            source[row, : len(corrupted)] = corrupted
+            targets[row, : len(target)] = target
+            inputs[row, : len(target)] = [begin, *target[:-1]]
+            weights[row, : len(target)] = 1
+        return {
+            "source": source,
+            "inputs": inputs,
+            "targets": targets,
+            "weights": weights,
+            "ids": ids.astype(np.int32),
+        }
+
+    def example(self, number: int) -> str:
+        return self._tokenizer.decode_target(self._piece(number).tolist())
+
+    def _piece(self, number: int) -> np.ndarray:
+        """The tokens that become row `number` of an epoch in its own order."""
+        first = number * self._length
+        places = np.arange(first, min(first + self._length, self._total))
+        document = np.searchsorted(self._offsets, places, side="right") - 1
+        return self._store.tokens[places + document * self._ends + self._before]

@@ -135,12 +135,13 @@ class Tokenizer(ABC):
         Raises:
             UserError: `values` describe no tokenizer.
         """
+        from transformer.data.byte_tokenizer import Bytes
         from transformer.data.extended_tokenizer import ExtendedTokenizer
         from transformer.data.pretrained_sentencepiece import Marian, SentencePieceFile
         from transformer.data.pretrained_tokenizer import PretrainedTokenizer, TokenIds
 
         state = {key: value for key, value in values.items() if key != "kind"}
-        classes = (SentencePiece, Symbols, ExtendedTokenizer)
+        classes = (SentencePiece, Symbols, Bytes, ExtendedTokenizer)
         classes += (PretrainedTokenizer, SentencePieceFile, Marian, TokenIds)
         kinds = {kind.kind: kind for kind in classes}
         if values.get("kind") not in kinds:
@@ -309,6 +310,16 @@ def train_tokenizer(
     Raises:
         UserError: `config.vocab_size` is impossible with these texts.
     """
-    if config.tokenizer == "symbols":
-        return Symbols.train(sources, targets, config)
-    return SentencePiece.train([*sources, *targets], config)
+    match config.tokenizer:
+        case "symbols":
+            return Symbols.train(sources, targets, config)
+        case "bytes":
+            from transformer.data.byte_tokenizer import Bytes
+
+            return Bytes()
+        case "file":
+            from transformer.data.pretrained_tokenizer import PretrainedTokenizer
+
+            return PretrainedTokenizer.from_file(str(config.tokenizer_file))
+        case "sentencepiece":
+            return SentencePiece.train([*sources, *targets], config)

@@ -146,8 +146,8 @@ class Checkpoints:
         item = self.path(step) / "state"
         with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
             saved = _saved_tree(item)
-            _require_same(saved["params"], like.params, self.path(step))
-            _require_same(saved, like, self.path(step))
+            require_same_shapes(saved["params"], like.params, self.path(step))
+            require_same_shapes(saved, like, self.path(step))
             return reader.restore(item, args=ocp.args.StandardRestore(_on_device(like)))
 
 
@@ -287,7 +287,7 @@ def _on_device(tree: Any) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
 
 
-def _require_same(saved: Any, expected: Any, checkpoint: Path) -> None:
+def require_same_shapes(saved: Any, expected: Any, checkpoint: Path) -> None:
     """Raises `UserError` unless both trees have the same paths and shapes."""
     found, wanted = _shapes(saved), _shapes(expected)
     differences = [

@@ -1,6 +1,7 @@
 """How good a model is on a held-out split: its loss, and the score of its greedy output."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,12 +9,16 @@ import numpy as np
 
 from transformer.config import Config, DecodeConfig
 from transformer.data.batches import prefetch
+from transformer.data.classification import ClassSplit
 from transformer.data.objectives import held_out_batches
-from transformer.data.pipeline import Split
+from transformer.data.pipeline import PairSplit, Split
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.translate import Translator
+from transformer.functional.losses import LossSums
 from transformer.models.build import Model
+from transformer.models.classifier import Classifier
 from transformer.models.seq2seq import Seq2Seq
+from transformer.training.classification import ClassEvaluator
 from transformer.training.metrics import score, scored_by_errors
 from transformer.training.step import make_eval_step
 
@@ -23,22 +28,33 @@ def evenly_spread(count: int, total: int) -> list[int]:
     return [i * total // count for i in range(count)]
 
 
+def make_evaluator(
+    config: Config, model: Model, tokenizer: Tokenizer, split: Split
+) -> Callable[[Any], dict[str, float]]:
+    """What makes metrics of parameters, on one split."""
+    if isinstance(split, ClassSplit):
+        assert isinstance(model, Classifier)
+        return ClassEvaluator(model, config.data, tokenizer, split)
+    return Evaluator(config, model, tokenizer, split)
+
+
 class Evaluator:
     """Evaluates parameters on one split, the same way each time it is called.
 
     The loss is the training objective (label-smoothed) and ``nll`` the plain
-    cross-entropy, both a mean over all tokens of the whole split. The score is of
-    ``train.eval_examples`` examples spread evenly over the split.
+    cross-entropy, both a mean over all tokens of the whole split. The score, where outputs are
+    scored, is of ``train.eval_examples`` examples spread evenly over the split.
     """
 
     def __init__(self, config: Config, model: Model, tokenizer: Tokenizer, split: Split):
         self._by_errors = scored_by_errors(config.data)
-        self._batches = held_out_batches(split, config.data, tokenizer.special)
+        self._batches = held_out_batches(split, config.data, tokenizer)
         self._step = make_eval_step(model, config.train.label_smoothing)
-        count = min(config.train.eval_examples, len(split.sources))
-        chosen = evenly_spread(count, len(split.sources))
-        self._sources = [split.sources[i] for i in chosen]
-        self._references = [split.references[i] for i in chosen]
+        pairs = split if isinstance(split, PairSplit) and isinstance(model, Seq2Seq) else None
+        count = min(config.train.eval_examples, len(pairs)) if pairs else 0
+        chosen = evenly_spread(count, len(split))
+        self._sources = [pairs.sources[i] for i in chosen] if pairs else []
+        self._references = [pairs.references[i] for i in chosen] if pairs else []
         self._model, self._tokenizer = model, tokenizer
         self._greedy: DecodeConfig = dataclasses.replace(config.decode, beam_size=1)
 
@@ -48,17 +64,21 @@ class Evaluator:
 
     def loss(self, params: Any) -> dict[str, float]:
         """Mean loss over every example of the split, each taken once."""
-        batches = prefetch(self._batches, 0, self._batches.steps_per_epoch)
-        sums = jax.device_get([self._step(params, batch) for _, batch in batches])
-        loss, nll, weight = np.asarray(sums, np.float64).sum(axis=0)
+        loss, nll, weight = self.sums(params)
         return {
             "loss": float(loss / weight),
             "nll": float(nll / weight),
             "perplexity": float(np.exp(nll / weight)),
         }
 
+    def sums(self, params: Any) -> LossSums:
+        """As `loss`, before the division; float64."""
+        batches = prefetch(self._batches, 0, self._batches.steps_per_epoch)
+        sums = jax.device_get([self._step(params, batch) for _, batch in batches])
+        return LossSums(*np.asarray(sums, np.float64).sum(axis=0))
+
     def score(self, params: Any) -> dict[str, float]:
-        """Scores of greedy output; empty if ``train.eval_examples`` is 0."""
+        """Scores of greedy output; empty for texts, or if ``train.eval_examples`` is 0."""
         if not self._sources:
             return {}
         assert isinstance(self._model, Seq2Seq)

@@ -67,10 +67,10 @@ class ConsoleReport:
     _WINDOW = 50
     """Steps that the shown loss, speed and time left are taken over."""
 
-    def __init__(self, console: Console, step: int, total: int) -> None:
-        self._console, self._total = console, total
+    def __init__(self, console: Console, step: int, total: int, unit: str = "tokens") -> None:
+        self._console, self._total, self._unit = console, total, unit
         self._idle, self._status = 0.0, ""
-        # Of each step: when it ended, its tokens, the sum of their losses.
+        # Of each step: when it ended, its tokens (or examples), the sum of their losses.
         self._recent = deque([(self.clock(), 0.0, 0.0)], self._WINDOW + 1)
         self._bar = Progress(
             TextColumn("step"),
@@ -113,7 +113,8 @@ class ConsoleReport:
         rate = sum(counts) / max(seconds, 1e-9)
         left = seconds / (len(self._recent) - 1) * (self._total - step)
         self._status = (
-            f"loss {mean:.4f}  lr {learning_rate:.2e}  {rate:,.0f} tokens/s  {_duration(left)} left"
+            f"loss {mean:.4f}  lr {learning_rate:.2e}  {rate:,.0f} {self._unit}/s  "
+            f"{_duration(left)} left"
         )
         self._bar.update(self._task, completed=step, status=self._status)
 

@@ -15,17 +15,20 @@ from rich.console import Console
 
 from transformer.config import Config, from_dict, to_dict
 from transformer.data.batches import Batch, prefetch
+from transformer.data.classification import ClassSplit
+from transformer.data.extended_tokenizer import ExtendedTokenizer
 from transformer.data.objectives import training_batches
 from transformer.data.pipeline import Data, Split, prepare
 from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.errors import UserError
 from transformer.models.build import build_model
-from transformer.training.checkpoint import Checkpoints, Meta, last_meta
-from transformer.training.evaluation import Evaluator
+from transformer.training.checkpoint import Checkpoints, Meta, last_meta, require_same_shapes
+from transformer.training.evaluation import make_evaluator
 from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
 from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.resume import require_same_run
 from transformer.training.signals import Interrupted, StopRequest
+from transformer.training.start import adapted, load_start, with_model
 from transformer.training.state import TrainState, init_state
 from transformer.training.step import StepMetrics, make_train_step
 
@@ -73,12 +76,13 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
         NonFiniteLoss: names the step, the examples of its batch and the last checkpoint.
     """
     workdir, console = Path(workdir), console or Console()
+    config = with_model(config, workdir)
 
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     saved = last_meta(workdir / "checkpoints")
-    tokenizer = None
+    tokenizer = start = None
     if saved is not None:
         for note in require_same_run(from_dict(saved.config), config, workdir):
             say(note)
@@ -91,8 +95,13 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
             if saved.validation is not None:
                 return TrainResult(workdir, saved.step, config.train.steps, saved.validation)
         tokenizer = Tokenizer.from_json(saved.tokenizer)
+    elif (start := load_start(config)) is not None:
+        say(f"starting from step {start.step} of {config.train.init_from}")
+        tokenizer = Tokenizer.from_json(start.tokenizer)
     data = prepare(config.data, tokenizer, ("train", "validation"), log=say)
     run = _Run(config, data, workdir, console)
+    if start is not None:
+        run.start_from(start.params)
     # Not before: it makes a directory, and a thread that outlives an early error.
     with Checkpoints(workdir / "checkpoints", config.train.keep) as checkpoints:
         return run(saved, checkpoints)
@@ -133,23 +142,25 @@ class _Run:
             config.train.lm_weight,
         )
         self.evaluate = (
-            Evaluator(config, self.model, data.tokenizer, data.validation)
+            make_evaluator(config, self.model, data.tokenizer, data.validation)
             if data.validation is not None
             else None
         )
+        self.unit = "examples" if isinstance(data.train, ClassSplit) else "tokens"
         self.pending: deque[tuple[int, np.ndarray, StepMetrics]] = deque()
         self.interval: dict[str, float] = {}
+        self.params: Any = None
         self.compiled: set[tuple[tuple[int, ...], ...]] = set()
 
     def __call__(self, saved: Meta | None, checkpoints: Checkpoints) -> TrainResult:
         self.checkpoints = checkpoints
         settings, start = self.config.train, 0
-        state = self._start(saved)
+        state = self._start() if saved is None else self._restored(saved)
         if saved is not None:
             start, self.interval = saved.step, dict(saved.interval or {})
         with (
             MetricsLog(self.workdir, start) as self.log,
-            ConsoleReport(self.console, start, settings.steps) as self.report,
+            ConsoleReport(self.console, start, settings.steps, self.unit) as self.report,
             StopRequest() as stop,
         ):
             self._introduce(state, start)
@@ -188,17 +199,33 @@ class _Run:
         """Whether the validation split is evaluated after this step."""
         return step == self.config.train.steps or step % self.config.train.eval_every == 0
 
-    def _start(self, saved: Meta | None) -> TrainState:
+    def start_from(self, params: Any) -> None:
+        """Starts from these parameters instead of random ones.
+
+        Raises:
+            UserError: the model has other ones; lists each path with both shapes.
+        """
+        wanted = self._shapes().params
+        fitted = jax.eval_shape(adapted, params, wanted)
+        require_same_shapes(fitted, wanted, Path(str(self.config.train.init_from)))
+        self.params = params
+
+    def _start(self) -> TrainState:
         seed = self.config.train.seed
-        if saved is None:
-            return jax.jit(init_state, static_argnums=(0, 1, 2))(self.model, self.optimizer, seed)
+        state = jax.jit(init_state, static_argnums=(0, 1, 2))(self.model, self.optimizer, seed)
+        params, self.params = self.params, None
+        return state if params is None else state.replace(params=adapted(params, state.params))
+
+    def _shapes(self) -> TrainState:
+        return jax.eval_shape(lambda: init_state(self.model, self.optimizer, 0))
+
+    def _restored(self, saved: Meta) -> TrainState:
         if saved.fingerprint != self.fingerprint:
             raise UserError(
                 f"data.train: its tokens differ from those the run in {self.workdir} began with "
                 f"(fingerprint {self.fingerprint}, expected {saved.fingerprint})"
             )
-        like = jax.eval_shape(lambda: init_state(self.model, self.optimizer, seed))
-        return self.checkpoints.restore(saved.step, like)
+        return self.checkpoints.restore(saved.step, self._shapes())
 
     def _compiling(self, batch: Batch) -> AbstractContextManager[None]:
         """Keeps compiling, once a shape, out of the speed and the time left."""
@@ -240,10 +267,10 @@ class _Run:
         values = {
             "loss": sums["loss"] / sums["weight"],
             "nll": sums["nll"] / sums["weight"],
-            "tokens": sums["weight"],
+            self.unit: sums["weight"],
             "grad_norm": grad_norm,
             "learning_rate": learning_rate,
-            "tokens_per_second": sums["weight"] / seconds,
+            f"{self.unit}_per_second": sums["weight"] / seconds,
         }
         self.log.write(step, "train", values)
         self.report.logged(step)
@@ -281,8 +308,13 @@ class _Run:
 
 
 def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Config:
-    """``config`` with the vocabulary's size filled in, large enough for every id of the data."""
+    """``config`` with the vocabulary's size filled in, large enough for every id of the data.
+
+    So are the classes, where the data has some.
+    """
     size = config.model.vocab_size or tokenizer.vocab_size
+    if isinstance(tokenizer, ExtendedTokenizer) and config.train.init_from is not None:
+        size = max(size, tokenizer.vocab_size)
     if size < tokenizer.vocab_size:
         raise UserError(
             f"model.vocab_size = {size}: expected at least the tokenizer's "
@@ -294,5 +326,14 @@ def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Conf
     # On a device an id beyond the table would be clamped to its last row, silently.
     for tokens in train.tokens:
         check_ids([tokens.min(), tokens.max()], size)
-    model = dataclasses.replace(config.model, vocab_size=size)
-    return dataclasses.replace(config, model=model)
+    model, data = dataclasses.replace(config.model, vocab_size=size), config.data
+    if isinstance(train, ClassSplit):
+        classes = len(train.names)
+        if model.num_classes not in (None, classes):
+            raise UserError(
+                f"model.num_classes = {model.num_classes}: expected {classes}, as there are labels "
+                f"({', '.join(train.names)}), or None"
+            )
+        model = dataclasses.replace(model, num_classes=classes)
+        data = dataclasses.replace(data, labels=train.names)
+    return dataclasses.replace(config, model=model, data=data)

@@ -18,7 +18,8 @@ def make_schedule(config: OptimizerConfig, model_dim: int, total_steps: int) -> 
 
     ``noam`` is equation 3 of the paper. The others rise linearly over
     ``warmup_steps`` to ``learning_rate``; then ``linear`` and ``cosine`` decay to
-    0 at ``total_steps`` and ``constant`` stays. The first step's rate is never 0.
+    ``final_factor`` of it at ``total_steps`` and ``constant`` stays. The first step's rate is
+    never 0.
     """
     if config.schedule == "noam":
         return lambda step: noam(step, model_dim, config.warmup_steps, config.learning_rate)
@@ -36,6 +37,7 @@ def make_schedule(config: OptimizerConfig, model_dim: int, total_steps: int) -> 
                 decay = 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
             case _:
                 decay = 1.0
+        decay = config.final_factor + (1.0 - config.final_factor) * decay
         return config.learning_rate * rise * decay
 
     return schedule

@@ -8,10 +8,12 @@ from transformer.config import Config
 from transformer.errors import UserError
 
 # Where things lie, not what they are: the fingerprint guards the contents.
-_PLACES = {"data.data_dir", "data.train", "data.validation", "data.test"}
+_PLACES = {"data.data_dir", "data.train", "data.validation", "data.test", "train.init_from"}
 # What a resumed run may do otherwise than before; the rest of train.* fixes the batches.
 _FREE = {"train.steps", "train.log_every", "train.eval_every", "train.eval_examples"}
 _FREE |= {"train.save_every", "train.keep"}
+# What a saved configuration has filled in from the data, if it was not given.
+_FILLED = {"model.vocab_size", "model.num_classes", "data.labels"}
 
 
 def require_same_run(saved: Config, given: Config, where: object) -> list[str]:
@@ -44,8 +46,7 @@ def _differences(saved: Config, given: Config) -> Sequence[tuple[str, Any, Any]]
         for field in dataclasses.fields(before):
             values = getattr(before, field.name), getattr(now, field.name)
             name = f"{section.name}.{field.name}"
-            # A saved configuration has the tokenizer's size filled in.
-            filled = name == "model.vocab_size" and values[1] is None
+            filled = name in _FILLED and values[1] in (None, ())
             if values[0] != values[1] and not filled:
                 found.append((name, *values))
     return found

@@ -1,0 +1,84 @@
+"""Where a run's first parameters come from, if not from chance: ``train.init_from``."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+
+from transformer.config import Config, ModelConfig, from_dict
+from transformer.errors import UserError
+from transformer.training.checkpoint import (
+    Loaded,
+    last_meta,
+    load_config,
+    load_for_inference,
+)
+
+# What may differ from the model that training starts from: it changes how parameters are
+# trained, not what they mean. (Of the vocabulary's size, the embedding's shape tells.)
+_FREE = {"dropout", "attention_dropout", "ff_dropout", "attention", "dtype", "initializer"}
+_FREE |= {"vocab_size", "num_classes"}
+_VOCABULARY = {"embedding", "output", "output_bias"}
+_HEAD = "classifier"
+
+
+def with_model(config: Config, workdir: str | Path) -> Config:
+    """``config``, or where it leaves the model to ``train.init_from``, with that one's.
+
+    In a run that has begun in ``workdir`` it is the run's own: what it started from may be gone.
+
+    Raises:
+        UserError: there is no such checkpoint.
+    """
+    if not config.leaves_model:
+        return config
+    saved = last_meta(Path(workdir) / "checkpoints")
+    if saved:
+        return dataclasses.replace(config, model=from_dict(saved.config).model)
+    origin = load_config(str(config.train.init_from)).model
+    return dataclasses.replace(config, model=dataclasses.replace(origin, num_classes=None))
+
+
+def load_start(config: Config) -> Loaded | None:
+    """The checkpoint that ``train.init_from`` names: the best one; None if it names none.
+
+    Raises:
+        UserError: there is none, or it is of a model with other settings.
+    """
+    path = config.train.init_from
+    if path is None:
+        return None
+    loaded = load_for_inference(path)
+    for field in dataclasses.fields(ModelConfig):
+        given, theirs = (getattr(c.model, field.name) for c in (config, loaded.config))
+        if given != theirs and field.name not in _FREE:
+            raise UserError(
+                f"model.{field.name} = {given!r}: expected {theirs!r}, as in train.init_from = "
+                f"{path!r}; to have its settings leave out all of the model's"
+            )
+    return loaded
+
+
+def adapted(params: Any, fresh: Any) -> Any:
+    """Parameters of another run, fitted to a model with more ids, or with a classifier or without.
+
+    Ids that are new, at the end of the vocabulary, keep their fresh rows (Radford et al. 2018,
+    section 3.3: "randomly initialized"); so does a classifier unless there is one of that shape.
+
+    Args:
+        params: of the other run.
+        fresh: of the model, drawn at random.
+    """
+    adapted = {name: tree for name, tree in params.items() if name != _HEAD}
+    tables = adapted.get("embedding", {})
+    for name in _VOCABULARY & tables.keys() & fresh["embedding"].keys():
+        old, new = tables[name], fresh["embedding"][name]
+        if len(old) < len(new) and old.shape[1:] == new.shape[1:]:
+            grown = jnp.concatenate([old, new[len(old) :]])
+            adapted["embedding"] = {**adapted["embedding"], name: grown}
+    if _HEAD in fresh:
+        old = params.get(_HEAD)
+        same = old is not None and old["kernel"].shape == fresh[_HEAD]["kernel"].shape
+        adapted[_HEAD] = old if same else fresh[_HEAD]
+    return adapted
