@@ -38,11 +38,20 @@ MAY_IMPORT["cli"] = MAY_IMPORT["commands"] | {"commands"}
 TESTED_IN = {
     **{
         f"config/{name}.py": "test_config.py"
-        for name in ("data", "decoding", "experiment", "model", "require", "training")
+        for name in (
+            "data", "decoding", "experiment", "generation", "model", "require", "training",
+        )
     },
     **{
         f"commands/{name}.py": "test_cli.py"
         for name in ("base", "evaluate", "pictures", "training", "translate")
+    },
+    "commands/interop.py": "interop/test_transfer.py",
+    "decoding/prefix.py": "decoding/test_generate.py",
+    "decoding/steps.py": "decoding/test_generate.py",
+    **{
+        f"interop/{name}.py": "interop/test_parity.py"
+        for name in ("family", "gpt", "llama", "marian", "t5")
     },
     "modules/attention.py": "modules/test_torch_parity.py",
     "modules/block.py": "modules/test_torch_parity.py",

@@ -7,6 +7,7 @@ when a dataclass is built, so a `Config` that exists is a valid one.
 from transformer.config.data import DataConfig
 from transformer.config.decoding import DecodeConfig
 from transformer.config.experiment import Config, from_dict, load, to_dict
+from transformer.config.generation import GenerateConfig, SamplingConfig
 from transformer.config.model import ModelConfig
 from transformer.config.training import OptimizerConfig, TrainConfig
 
@@ -14,8 +15,10 @@ __all__ = [
     "Config",
     "DataConfig",
     "DecodeConfig",
+    "GenerateConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "SamplingConfig",
     "TrainConfig",
     "from_dict",
     "load",

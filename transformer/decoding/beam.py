@@ -19,8 +19,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from transformer.config import DecodeConfig
+from transformer.config import DecodeConfig, ModelConfig
+from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.topk import grouped_top_k
+from transformer.errors import UserError
 
 Decode = Callable[..., tuple[Array, Any]]
 """``(tokens [B, W], positions [B, W], cache, index, mask [B, 1, W, C * W]) -> logits, cache``:
@@ -74,6 +76,21 @@ class Vocabulary(NamedTuple):
     begin: int
     end: int
     banned: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, config: ModelConfig, tokenizer: Tokenizer) -> "Vocabulary":
+        """The tokenizer's; the model's table may have more rows than it has ids.
+
+        Raises:
+            UserError: the table has fewer.
+        """
+        rows, special = config.vocab_size or 0, tokenizer.special
+        if rows < tokenizer.vocab_size:
+            raise UserError(
+                f"model.vocab_size = {rows}: expected at least {tokenizer.vocab_size}, "
+                "the tokenizer's"
+            )
+        return cls(tokenizer.vocab_size, special.begin, special.end, banned=special.never)
 
 
 def length_penalty(length: Int[Array, "..."], alpha: float) -> Float[Array, "..."]:

@@ -48,20 +48,9 @@ class Translator:
     """
 
     def __init__(self, model: Seq2Seq, params: Any, tokenizer: Tokenizer, config: DecodeConfig):
-        rows = model.config.vocab_size or 0
-        if rows < tokenizer.vocab_size:
-            raise UserError(
-                f"model.vocab_size = {rows}: expected at least {tokenizer.vocab_size}, "
-                "the tokenizer's"
-            )
         self.model, self.params = model, params
         self.tokenizer, self.config = tokenizer, config
-        self.vocabulary = Vocabulary(
-            tokenizer.vocab_size,
-            tokenizer.special.begin,
-            tokenizer.special.end,
-            banned=tokenizer.special.never,
-        )
+        self.vocabulary = Vocabulary.of(model.config, tokenizer)
 
     def translate(
         self,

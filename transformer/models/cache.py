@@ -34,6 +34,20 @@ class DecoderCache(NamedTuple):
         places = jnp.zeros((batch, capacity), jnp.int32)
         return cls(layers, places, places)
 
+    def fork(self, rows, capacity: int) -> "DecoderCache":
+        """The given rows ``[r]`` (a row may occur again), with room for `capacity` tokens."""
+
+        def copy(leaf, axis):
+            widths = [(0, 0)] * leaf.ndim
+            widths[axis] = (0, capacity - leaf.shape[axis])
+            return jnp.pad(leaf[rows], widths)
+
+        return DecoderCache(
+            tuple(KeysValues(copy(kv.key, 3), copy(kv.value, 2)) for kv in self.layers),
+            copy(self.positions, 1),
+            copy(self.segments, 1),
+        )
+
     def note(self, positions, segments, index) -> "DecoderCache":
         """`self` with the tokens ``[B, T]`` entered at ``index``; the caller checks they fit."""
 
