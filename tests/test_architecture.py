@@ -47,6 +47,9 @@ TESTED_IN = {
         for name in ("base", "evaluate", "pictures", "training", "translate")
     },
     "commands/interop.py": "interop/test_transfer.py",
+    **{
+        f"commands/{name}.py": "test_cli_generate.py" for name in ("generate", "prompt", "score")
+    },
     "decoding/prefix.py": "decoding/test_generate.py",
     "decoding/steps.py": "decoding/test_generate.py",
     **{

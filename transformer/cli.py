@@ -18,6 +18,7 @@ import tyro
 
 from transformer.commands.base import Command
 from transformer.commands.evaluate import Evaluate
+from transformer.commands.interop import Export, Import
 from transformer.commands.pictures import AttentionMap, PlotLoss
 from transformer.commands.training import Train
 from transformer.commands.translate import Translate
@@ -30,6 +31,8 @@ COMMANDS: dict[str, type[Command]] = {
     "translate": Translate,
     "attention-map": AttentionMap,
     "plot-loss": PlotLoss,
+    "import": Import,
+    "export": Export,
 }
 
 
@@ -108,7 +111,8 @@ def _overview() -> str:
 
 
 def _option(path: str) -> str:
-    return "--" + path.replace("_", "-")
+    # A name that Python reserves is written with an underscore at its end.
+    return "--" + path.rstrip("_").replace("_", "-")
 
 
 def _options(value: Any, prefix: str = "") -> list[str]:

@@ -1,12 +1,11 @@
-"""Other people's parameter names and layouts as ours.
+"""PyTorch's own parameter names and layouts as ours (published models: `transformer.interop`).
 
-Everything here only renames, splits, transposes and permutes, so gradients convert as weights do.
+Everything here only renames, splits and transposes, so gradients convert as weights do.
 PyTorch keeps a linear layer's weight as [out, in]; ours is [in, out].
 """
 
 from typing import Any
 
-import jax
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
@@ -53,62 +52,6 @@ def torch_stack(arrays: Arrays, prefix: str, layers: int) -> Tree:
     tree = {f"layer_{i}": torch_layer(arrays, f"{prefix}.layers.{i}") for i in range(layers)}
     if f"{prefix}.norm.weight" in arrays:
         tree["final_norm"] = norm(arrays, f"{prefix}.norm")
-    return tree
-
-
-def marian(arrays: Arrays, layers: int) -> Tree:
-    """`MarianMTModel`, its residual dimensions reordered to interleave the sinusoids.
-
-    Marian's position vector holds the sines first, then the cosines; the paper's alternates. A
-    permutation of the residual dimensions, applied to every weight that reads or writes them,
-    turns one model into the other.
-    """
-    tree: Tree = {"embedding": {"embedding": arrays["model.shared.weight"]}}
-    for side in ("encoder", "decoder"):
-        tree[side] = {
-            f"layer_{i}": _marian_layer(arrays, f"model.{side}.layers.{i}") for i in range(layers)
-        }
-    return interleave(tree)
-
-
-def interleave(tree: Tree) -> Tree:
-    """Reorders every residual axis from sines-then-cosines to sine, cosine, sine, ..."""
-    dim = tree["embedding"]["embedding"].shape[1]
-    order = np.arange(dim)
-    order[0::2] = np.arange((dim + 1) // 2)
-    order[1::2] = np.arange((dim + 1) // 2, dim)
-
-    def reorder(path, array):
-        names = [entry.key for entry in path]
-        if names[-1] == "embedding":
-            return array[:, order]
-        writes = names[-2] in ("out", "down")
-        if names[-1] == "kernel":
-            return array[:, order] if writes else array[order]
-        return array[order] if writes or names[-2].endswith("norm") else array
-
-    return jax.tree_util.tree_map_with_path(reorder, tree)
-
-
-def _marian_layer(arrays: Arrays, prefix: str) -> Tree:
-    def attention(name: str) -> Tree:
-        return {
-            ours: linear(arrays, f"{prefix}.{name}.{theirs}_proj")
-            for ours, theirs in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "out"))
-        }
-
-    tree = {
-        "self_attention": attention("self_attn"),
-        "self_attention_norm": norm(arrays, f"{prefix}.self_attn_layer_norm"),
-        "feed_forward": {
-            "up": linear(arrays, f"{prefix}.fc1"),
-            "down": linear(arrays, f"{prefix}.fc2"),
-        },
-        "feed_forward_norm": norm(arrays, f"{prefix}.final_layer_norm"),
-    }
-    if f"{prefix}.encoder_attn.q_proj.weight" in arrays:
-        tree["cross_attention"] = attention("encoder_attn")
-        tree["cross_attention_norm"] = norm(arrays, f"{prefix}.encoder_attn_layer_norm")
     return tree
 
 

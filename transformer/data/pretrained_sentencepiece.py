@@ -30,12 +30,20 @@ class SentencePieceFile(Tokenizer):
         model: the contents of the file.
         special: its ids without a text of their own.
         sentinels: how many.
+        config: of ``tokenizer_config.json``; kept for `transformer export`.
     """
 
     kind = "sentencepiece.model"
 
-    def __init__(self, model: bytes, special: SpecialIds, sentinels: int = 0) -> None:
+    def __init__(
+        self,
+        model: bytes,
+        special: SpecialIds,
+        sentinels: int = 0,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         self.model, self.special, self.sentinels = model, special, sentinels
+        self.config = dict(config or {})
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self._pieces = self._processor.get_piece_size()
 
@@ -61,11 +69,13 @@ class SentencePieceFile(Tokenizer):
 
         size = processor.get_piece_size() + sentinels
         special = find_special(settings, config, id_of, size)
-        return cls(path.read_bytes(), special, sentinels)
+        return cls(path.read_bytes(), special, sentinels, config)
 
     @classmethod
-    def from_state(cls, model: str, special: Sequence[Any], sentinels: int) -> "SentencePieceFile":
-        return cls(base64.b64decode(model), special_from_state(special), sentinels)
+    def from_state(
+        cls, model: str, special: Sequence[Any], sentinels: int, config: dict[str, Any]
+    ) -> "SentencePieceFile":
+        return cls(base64.b64decode(model), special_from_state(special), sentinels, config)
 
     @property
     def vocab_size(self) -> int:
@@ -107,8 +117,12 @@ class SentencePieceFile(Tokenizer):
         return self._processor.id_to_piece(token)
 
     def _state(self) -> dict[str, Any]:
-        model = base64.b64encode(self.model).decode("ascii")
-        return {"model": model, "special": list(self.special), "sentinels": self.sentinels}
+        return {
+            "model": base64.b64encode(self.model).decode("ascii"),
+            "special": list(self.special),
+            "sentinels": self.sentinels,
+            "config": self.config,
+        }
 
 
 class Marian(Tokenizer):
@@ -120,14 +134,20 @@ class Marian(Tokenizer):
         models: the contents of ``source.spm`` and ``target.spm``.
         vocabulary: the pieces by id.
         special: ids without a text of their own.
+        config: of ``tokenizer_config.json``; kept for `transformer export`.
     """
 
     kind = "marian"
 
     def __init__(
-        self, models: tuple[bytes, bytes], vocabulary: Sequence[str], special: SpecialIds
+        self,
+        models: tuple[bytes, bytes],
+        vocabulary: Sequence[str],
+        special: SpecialIds,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         self.models, self.vocabulary, self.special = models, list(vocabulary), special
+        self.config = dict(config or {})
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary)}
         self._unknown = self._ids["<unk>"]
         self._sides = {
@@ -156,16 +176,21 @@ class Marian(Tokenizer):
         files = folder / "source.spm", folder / "target.spm"
         for file in files:
             _load(file)
-        special = find_special(settings, tokenizer_config(folder), pieces.get, len(pieces))
+        config = tokenizer_config(folder)
+        special = find_special(settings, config, pieces.get, len(pieces))
         source, target = (file.read_bytes() for file in files)
-        return cls((source, target), sorted(pieces, key=pieces.__getitem__), special)
+        return cls((source, target), sorted(pieces, key=pieces.__getitem__), special, config)
 
     @classmethod
     def from_state(
-        cls, models: list[str], vocabulary: list[str], special: Sequence[Any]
+        cls,
+        models: list[str],
+        vocabulary: list[str],
+        special: Sequence[Any],
+        config: dict[str, Any],
     ) -> "Marian":
         source, target = map(base64.b64decode, models)
-        return cls((source, target), vocabulary, special_from_state(special))
+        return cls((source, target), vocabulary, special_from_state(special), config)
 
     @property
     def vocab_size(self) -> int:
@@ -200,6 +225,7 @@ class Marian(Tokenizer):
             "models": [base64.b64encode(model).decode("ascii") for model in self.models],
             "vocabulary": self.vocabulary,
             "special": list(self.special),
+            "config": self.config,
         }
 
 

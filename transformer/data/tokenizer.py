@@ -171,7 +171,7 @@ class SentencePiece(Tokenizer):
     kind = "sentencepiece"
 
     def __init__(self, model: bytes) -> None:
-        self._model = model
+        self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     @classmethod
@@ -228,7 +228,7 @@ class SentencePiece(Tokenizer):
         return self._processor.id_to_piece(token)
 
     def _state(self) -> dict[str, Any]:
-        return {"model": base64.b64encode(self._model).decode("ascii")}
+        return {"model": base64.b64encode(self.model).decode("ascii")}
 
 
 def _size_problem(message: str) -> str:

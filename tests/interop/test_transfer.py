@@ -1,0 +1,99 @@
+"""``transformer import`` and ``transformer export``, on the command line."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from tests.golden import assert_trees_close
+from tests.interop.goldens import published
+from tests.interop.test_folder import write_folder
+from tests.interop.test_tokenizer_files import spiece, word_level
+from transformer.cli import main
+from transformer.data.tokenizer import Tokenizer
+from transformer.interop.transfer import export_model, import_model
+from transformer.training.checkpoint import load_for_inference
+
+pytest.importorskip("tokenizers")
+
+
+def test_import_and_export(tmp_path, capsys):
+    theirs = write_folder(tmp_path / "gpt2", "gpt2")
+    word_level(theirs, size=29)
+    workdir, back = str(tmp_path / "run"), tmp_path / "back"
+    assert main(["import", "--from", str(theirs), "--workdir", workdir]) == 0
+    assert "decoder, 2 layers of 15, 29 token ids" in capsys.readouterr().out
+    model, loaded = published("gpt2"), load_for_inference(workdir)
+    assert loaded.step == 0 and loaded.config.model == model.config
+    assert loaded.config.data.objective == "language_model"
+    assert_trees_close(loaded.params, model.ours(model.tensors), tolerance=0.0)
+    assert Tokenizer.from_json(loaded.tokenizer).encode_source("w5 w2") == [5, 2]
+
+    assert main(["export", "--checkpoint", workdir, "--to", str(back)]) == 0
+    out = capsys.readouterr().out
+    assert "GPT2LMHeadModel; tokenizer: tokenizer.json, tokenizer_config.json" in out
+    names = {path.name for path in back.iterdir()}
+    assert names >= {"config.json", "model.safetensors", "tokenizer.json"}
+    assert (back / "model.safetensors").read_bytes() == (theirs / "model.safetensors").read_bytes()
+    settings = json.loads((back / "config.json").read_text())
+    assert settings["eos_token_id"] == 1 and settings["model_type"] == "gpt2"
+
+
+def test_an_imported_translator_translates(tmp_path, capsys, monkeypatch):
+    """An encoder-decoder with its tokenizer, whose padding begins the target."""
+    theirs = write_folder(tmp_path / "t5", "t5_1.1")
+    workdir = tmp_path / "run"
+    import_model(theirs, workdir, tokenizer="ids")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"5 7 11\n\n26 8\n")))
+    limits = ["--decode.beam-size", "2", "--decode.extra-length", "2"]
+    assert main(["translate", "--checkpoint", str(workdir), *limits]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == 4 and lines[1] == lines[3] == ""
+    ids = [int(word) for line in lines for word in line.split()]
+    assert ids and all(1 < token < 29 for token in ids)
+
+
+def test_without_a_tokenizer_there_is_a_choice(tmp_path, capsys):
+    theirs, workdir = write_folder(tmp_path / "llama", "llama"), str(tmp_path / "run")
+    arguments = ["import", "--from", str(theirs), "--workdir", workdir]
+    assert main(arguments) == 2
+    assert "with --tokenizer ids" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert main([*arguments, "--tokenizer", "ids"]) == 0
+    assert main([*arguments, "--tokenizer", "ids"]) == 2
+    error = capsys.readouterr().err
+    assert "has a checkpoint of step 0: expected none" in error and error.count("\n") == 1
+    exported = export_model(workdir, tmp_path / "back")
+    assert exported == ("LlamaForCausalLM", [])
+
+
+def test_t5_with_its_vocabulary(tmp_path):
+    theirs = write_folder(tmp_path / "t5", "t5_1.0")
+    spiece(theirs)
+    (theirs / "tokenizer_config.json").write_text('{"extra_ids": 3}')
+    arguments = ["import", "--from", str(theirs), "--workdir", str(tmp_path / "run")]
+    assert main(arguments) == 2, "more pieces than the model has rows"
+
+
+def test_a_folder_with_files_is_not_written_to(tmp_path, capsys):
+    import_model(write_folder(tmp_path / "a", "gpt1"), tmp_path / "run", "ids")
+    arguments = ["export", "--checkpoint", str(tmp_path / "run"), "--to", str(tmp_path / "a")]
+    assert main(arguments) == 2
+    assert "expected a new or empty directory" in capsys.readouterr().err
+
+
+def test_missing_options_are_named(capsys):
+    assert main(["import"]) == 2
+    assert "transformer import: --from and --workdir expected" in capsys.readouterr().err
+    assert main(["export", "--form", "x", "--checkpoint", "y", "--to", "z"]) == 2
+    assert "unknown setting --form" in capsys.readouterr().err
+    assert main(["import", "--form", "x", "--from", "y", "--workdir", "z"]) == 2
+    assert "did you mean --from?" in capsys.readouterr().err
+
+
+def test_parameters_are_saved_in_float32(tmp_path):
+    import_model(write_folder(tmp_path / "m", "marian"), tmp_path / "run", "ids")
+    params = load_for_inference(tmp_path / "run").params
+    assert params["embedding"]["output_bias"].dtype == np.float32

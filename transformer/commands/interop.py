@@ -1,0 +1,54 @@
+"""``transformer import`` and ``transformer export``."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import tyro
+
+from transformer.commands.base import Command
+from transformer.interop.transfer import TokenizerChoice, export_model, import_model
+
+
+@dataclass(frozen=True)
+class Import(Command):
+    """Read a published model (a Hugging Face folder) into a checkpoint."""
+
+    from_: Annotated[str, tyro.conf.arg(name="from")] = "(required)"
+    """Directory with config.json, model.safetensors (or its parts) and tokenizer files."""
+    workdir: str = "(required)"
+    """Directory for the checkpoint, of step 0; other commands take it as --checkpoint."""
+    tokenizer: TokenizerChoice = "folder"
+    """folder: that of the directory; ids: a text is token ids separated by spaces, for models
+    without tokenizer files."""
+
+    required: ClassVar = ("from_", "workdir")
+
+    def run(self) -> int:
+        config = import_model(self.from_, self.workdir, self.tokenizer)
+        model = config.model
+        print(
+            f"{self.workdir}: {model.architecture}, {model.num_layers} layers of "
+            f"{model.model_dim}, {model.vocab_size:,} token ids"
+        )
+        return 0
+
+
+@dataclass(frozen=True)
+class Export(Command):
+    """Write a model as a Hugging Face folder (GPT, Llama, T5, Marian)."""
+
+    checkpoint: str = "(required)"
+    """The --workdir of a training run, or one checkpoint's directory."""
+    to: str = "(required)"
+    """New directory for config.json, model.safetensors and tokenizer files."""
+    step: str = "best"
+    """Which checkpoint: best (lowest validation loss), last, a number, or average:N (the mean of
+    the last N)."""
+
+    required: ClassVar = ("checkpoint", "to")
+
+    def run(self) -> int:
+        exported = export_model(self.checkpoint, self.to, self.step)
+        files = ", ".join(path.name for path in exported.tokenizer_files)
+        print(f"{self.to}: {exported.architecture}; tokenizer: {files or 'none of its kind there'}")
+        return 0

@@ -1,0 +1,193 @@
+"""What a family of published models is: settings and one table of names, read both ways."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from transformer.config import ModelConfig
+from transformer.errors import UserError
+from transformer.interop.settings import Settings
+from transformer.models.build import build_model
+
+Shape = tuple[int, ...]
+Get = Callable[[str], np.ndarray]
+
+_SHOWN = 5
+"""Differences that a message lists."""
+
+
+class Row(NamedTuple):
+    """One tensor of theirs, and what it is here.
+
+    Attributes:
+        theirs: its name.
+        ours: path of a parameter; of several, side by side on the last axis in one tensor.
+        layout: "same"; "transposed", as PyTorch keeps a linear layer's weight, ``[out, in]``;
+            "row", ``[1, V]`` of our ``[V]``.
+    """
+
+    theirs: str
+    ours: tuple[str, ...]
+    layout: Literal["same", "transposed", "row"] = "same"
+
+    def shape(self, shapes: Mapping[str, Shape]) -> Shape:
+        """Of their tensor, from those of our parameters."""
+        parts = [shapes[path] for path in self.ours]
+        joint = (*parts[0][:-1], sum(part[-1] for part in parts))
+        return {"same": joint, "transposed": joint[::-1], "row": (1, *joint)}[self.layout]
+
+    def read(self, theirs: np.ndarray, shapes: Mapping[str, Shape]) -> dict[str, np.ndarray]:
+        """Their tensor as our parameters."""
+        joint = {"same": theirs, "transposed": theirs.T, "row": theirs.reshape(-1)}[self.layout]
+        ends = np.cumsum([shapes[path][-1] for path in self.ours])[:-1]
+        return dict(zip(self.ours, np.split(joint, ends, axis=-1), strict=True))
+
+    def write(self, ours: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Our parameters as their tensor, contiguous."""
+        parts = [ours[path] for path in self.ours]
+        joint = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        theirs = {"same": joint, "transposed": joint.T, "row": joint[None]}[self.layout]
+        return np.ascontiguousarray(theirs)
+
+
+def linear(theirs: str, ours: str, *, bias: bool) -> list[Row]:
+    """PyTorch's `nn.Linear`."""
+    rows = [Row(f"{theirs}.weight", (f"{ours}/kernel",), "transposed")]
+    return [*rows, Row(f"{theirs}.bias", (f"{ours}/bias",))] if bias else rows
+
+
+def norm(theirs: str, ours: str, *, bias: bool) -> list[Row]:
+    """Layer norm, or RMS norm, which has no bias."""
+    rows = [Row(f"{theirs}.weight", (f"{ours}/scale",))]
+    return [*rows, Row(f"{theirs}.bias", (f"{ours}/bias",))] if bias else rows
+
+
+class Family(ABC):
+    """Models that Hugging Face's library describes by one kind of ``config.json``.
+
+    Attributes:
+        name: `model_type` in the file.
+        also: other types of the same make.
+        architecture: the class there.
+        prefix: what the names of tensors begin with, unless a bare model was saved.
+        ignored: ends of names that are no parameters: masks, wavelengths, sinusoids.
+    """
+
+    name: ClassVar[str]
+    also: ClassVar[tuple[str, ...]] = ()
+    architecture: ClassVar[str]
+    prefix: ClassVar[str] = ""
+    ignored: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def read(self, settings: Settings, names: Collection[str]) -> ModelConfig:
+        """Their settings as ours.
+
+        Args:
+            settings: of ``config.json``.
+            names: of the tensors beside it.
+
+        Raises:
+            UserError: a setting that is not implemented, or missing; names it.
+        """
+
+    @abstractmethod
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        """Our settings as theirs, as far as they have them (see `families.describing`)."""
+
+    @abstractmethod
+    def rows(self, config: ModelConfig) -> list[Row]:
+        """The table of names: every tensor, every parameter, once."""
+
+    @abstractmethod
+    def copies(self, config: ModelConfig) -> dict[str, str]:
+        """Tensors that repeat another one: name -> the other's name."""
+
+    def residual_order(self, config: ModelConfig) -> np.ndarray | None:
+        """Which of their residual dimensions each of ours is; None: the same one."""
+        return None
+
+    def from_theirs(self, config: ModelConfig, get: Get) -> dict[str, Any]:
+        """Our parameters, as a tree, from their tensors by name."""
+        shapes, order = parameter_shapes(config), self.residual_order(config)
+        params: dict[str, np.ndarray] = {}
+        for row in self.rows(config):
+            params |= row.read(get(row.theirs), shapes)
+        if order is not None:
+            params = {path: _reorder(path, array, order) for path, array in params.items()}
+        # A file's order is not C's where it was transposed.
+        contiguous = {path: np.ascontiguousarray(array) for path, array in params.items()}
+        return unflatten_dict(contiguous, sep="/")
+
+    def to_theirs(self, config: ModelConfig, params: Any) -> dict[str, np.ndarray]:
+        """The inverse of `from_theirs`."""
+        flat = {path: np.asarray(array) for path, array in flatten_dict(params, sep="/").items()}
+        order = self.residual_order(config)
+        if order is not None:
+            back = np.argsort(order)
+            flat = {path: _reorder(path, array, back) for path, array in flat.items()}
+        return {row.theirs: row.write(flat) for row in self.rows(config)}
+
+    def canonical(self, config: ModelConfig, names: Iterable[str]) -> dict[str, str]:
+        """Full name -> name in the file, of tensors perhaps saved from the bare model."""
+        known = {row.theirs for row in self.rows(config)} | self.copies(config).keys()
+        return {
+            self.prefix + name if name not in known and self.prefix + name in known else name: name
+            for name in names
+        }
+
+    def check(self, config: ModelConfig, found: Mapping[str, Shape], where: object) -> None:
+        """Compares the tensors of a file, by canonical name, with the table.
+
+        Raises:
+            UserError: tensors are missing, unknown or of another shape; names them.
+        """
+        shapes = parameter_shapes(config)
+        expected = {row.theirs: row.shape(shapes) for row in self.rows(config)}
+        known = expected | {copy: expected[name] for copy, name in self.copies(config).items()}
+        problems = [
+            f"{name}: missing, expected {shape}"
+            for name, shape in expected.items()
+            if name not in found
+        ]
+        for name, shape in found.items():
+            if name in known and shape != known[name]:
+                problems.append(f"{name}: found {shape}, expected {known[name]}")
+            elif name not in known and not name.endswith(self.ignored):
+                problems.append(f"{name} {shape}: unknown to {self.architecture}")
+        if problems:
+            more = len(problems) - _SHOWN
+            listed = "; ".join(problems[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+            raise UserError(f"{where}: tensors do not fit config.json: {listed}")
+
+
+def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """Path -> shape of every parameter of the network; nothing is allocated."""
+    token = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+    arguments = {"inputs": token}
+    if config.architecture == "encoder_decoder":
+        arguments["source"] = token
+    variables = jax.eval_shape(build_model(config).init, jax.random.key(0), **arguments)
+    leaves: dict[str, Any] = dict(flatten_dict(variables["params"], sep="/"))
+    return {path: leaf.shape for path, leaf in leaves.items()}
+
+
+def of_layers(count: int, rows: Callable[[int], Iterable[Row]]) -> list[Row]:
+    """The rows of layers 0, 1, ..."""
+    return [row for i in range(count) for row in rows(i)]
+
+
+def _reorder(path: str, array: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Takes the axis of the residual stream, if the parameter has it, in another order."""
+    *_, module, name = path.split("/")
+    writes = module in ("out", "down")
+    if module == "embedding":
+        return array if name == "output_bias" else array[:, order]
+    if name == "kernel":
+        return array[:, order] if writes else array[order]
+    return array[order] if writes or module.endswith("norm") else array

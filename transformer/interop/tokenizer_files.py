@@ -1,0 +1,110 @@
+"""The tokenizer files of a Hugging Face folder."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformer.config import ModelConfig
+from transformer.data.pretrained_sentencepiece import Marian, SentencePieceFile
+from transformer.data.pretrained_tokenizer import (
+    CONFIG_FILE,
+    PretrainedTokenizer,
+    TokenIds,
+    find_special,
+)
+from transformer.data.tokenizer import SentencePiece, Tokenizer
+from transformer.errors import UserError
+
+_SENTENCEPIECE = ("spiece.model", "tokenizer.model")
+
+
+def read_tokenizer(
+    folder: str | Path, settings: Mapping[str, Any], model: ModelConfig
+) -> Tokenizer:
+    """The tokenizer of ``tokenizer.json``, Marian's files or a sentencepiece model.
+
+    Args:
+        folder: where to look.
+        settings: of the model's ``config.json``.
+        model: ours.
+
+    Raises:
+        UserError: there is none, it is damaged, or it has more ids than the model has rows.
+    """
+    tokenizer, file = _read(Path(folder), settings)
+    if tokenizer.vocab_size > (model.vocab_size or 0):
+        raise UserError(
+            f"{file}: {tokenizer.vocab_size} ids: expected at most {model.vocab_size}, "
+            "the rows of the model's embedding (vocab_size in config.json)"
+        )
+    if model.architecture == "encoder_decoder" and min(tokenizer.special[:3]) < 0:
+        raise UserError(
+            f"{file}: no id found that outputs begin or end with: expected "
+            "decoder_start_token_id and eos_token_id in config.json"
+        )
+    return tokenizer
+
+
+def _read(folder: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, Path]:
+    file = folder / "tokenizer.json"
+    if file.is_file():
+        return PretrainedTokenizer.from_file(file, settings), file
+    file = folder / "source.spm"
+    if file.is_file():
+        return Marian.from_folder(folder, settings), folder / "vocab.json"
+    for name in _SENTENCEPIECE:
+        file = folder / name
+        if file.is_file():
+            return SentencePieceFile.from_file(file, settings), file
+    raise UserError(
+        f"{folder}: no tokenizer.json, {', '.join(_SENTENCEPIECE)} or source.spm; "
+        "with --tokenizer ids texts are token ids separated by spaces"
+    )
+
+
+def ids_as_text(settings: Mapping[str, Any], rows: int) -> TokenIds:
+    """For a model without tokenizer files; special ids are those that ``config.json`` names."""
+    return TokenIds(rows, find_special(settings, {}, lambda _: None, rows))
+
+
+def write_tokenizer(folder: Path, tokenizer: Tokenizer, family: str) -> list[Path]:
+    """Writes what `read_tokenizer` reads.
+
+    A vocabulary learnt here by sentencepiece becomes a ``spiece.model`` for T5, and a
+    ``tokenizer.model`` for others but Marian.
+
+    Args:
+        folder: which exists.
+        tokenizer: of any kind.
+        family: the name of the model's family.
+
+    Returns:
+        The files; none where the kind has no file in this world.
+    """
+    contents: dict[str, bytes] = {}
+    names: dict[str, Any] = {}
+    match tokenizer:
+        case PretrainedTokenizer():
+            contents["tokenizer.json"] = tokenizer.text.encode()
+            names = tokenizer.config
+        case Marian():
+            contents["source.spm"], contents["target.spm"] = tokenizer.models
+            ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
+            contents["vocab.json"] = json.dumps(ids, ensure_ascii=False, indent=2).encode()
+            names = tokenizer.config
+        case SentencePieceFile():
+            contents[_SENTENCEPIECE[family != "t5"]] = tokenizer.model
+            names = tokenizer.config | {"extra_ids": tokenizer.sentinels}
+        case SentencePiece() if family != "marian":
+            contents[_SENTENCEPIECE[family != "t5"]] = tokenizer.model
+            names = {"extra_ids": 0}
+    if names:
+        text = json.dumps(names, ensure_ascii=False, indent=2) + "\n"
+        contents[CONFIG_FILE] = text.encode()
+    try:
+        for name, data in contents.items():
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}") from error
+    return [folder / name for name in contents]

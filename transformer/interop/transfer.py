@@ -1,0 +1,94 @@
+"""From a Hugging Face folder to a checkpoint, and back."""
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+
+from transformer.config import Config, DataConfig, DecodeConfig, ModelConfig, to_dict
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import UserError
+from transformer.interop.folder import read_model, write_model
+from transformer.interop.tokenizer_files import ids_as_text, read_tokenizer, write_tokenizer
+from transformer.training.checkpoint import Checkpoints, Meta, last_meta, load_for_inference
+from transformer.training.state import TrainState
+
+TokenizerChoice = Literal["folder", "ids"]
+
+
+class Exported(NamedTuple):
+    """What `export_model` wrote.
+
+    Attributes:
+        architecture: the class there.
+        tokenizer_files: of the tokenizer; none where its kind has no file there.
+    """
+
+    architecture: str
+    tokenizer_files: list[Path]
+
+
+def import_model(
+    folder: str | Path, workdir: str | Path, tokenizer: TokenizerChoice = "folder"
+) -> Config:
+    """Writes a published model as the checkpoint of step 0.
+
+    Args:
+        folder: with ``config.json``, tensors and tokenizer files.
+        workdir: without checkpoints; it is made.
+        tokenizer: that of the folder, or texts are token ids separated by spaces.
+
+    Returns:
+        The settings in the checkpoint.
+
+    Raises:
+        UserError: see `read_model` and `read_tokenizer`; the workdir has checkpoints.
+    """
+    workdir = Path(workdir)
+    found = last_meta(workdir / "checkpoints")
+    if found is not None:
+        raise UserError(
+            f"--workdir {workdir}: has a checkpoint of step {found.step}: expected none"
+        )
+    model = read_model(folder)
+    if tokenizer == "ids":
+        chosen = ids_as_text(model.settings, model.config.vocab_size or 0)
+    else:
+        chosen = read_tokenizer(folder, model.settings, model.config)
+    config = _experiment(model.config)
+    state = TrainState(jnp.zeros((), jnp.int32), model.params, ())
+    meta = Meta(0, to_dict(config), chosen.to_json(), fingerprint="imported")
+    with Checkpoints(workdir / "checkpoints", keep=1) as checkpoints:
+        checkpoints.save(state, meta)
+        checkpoints.wait()
+    return config
+
+
+def export_model(checkpoint: str | Path, folder: str | Path, step: str = "best") -> Exported:
+    """Writes a checkpoint as a Hugging Face folder, weights in float32.
+
+    Args:
+        checkpoint: a workdir, or one checkpoint's folder.
+        folder: it is made, and must be empty.
+        step: which checkpoint, see `load_for_inference`.
+
+    Raises:
+        UserError: no family describes the model, or the folder has files.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"--to {folder}: expected a new or empty directory")
+    loaded = load_for_inference(checkpoint, step)
+    tokenizer = Tokenizer.from_json(loaded.tokenizer)
+    family = write_model(folder, loaded.config.model, loaded.params, tokenizer.special)
+    return Exported(family.architecture, write_tokenizer(folder, tokenizer, family.name))
+
+
+def _experiment(model: ModelConfig) -> Config:
+    """The settings of an imported model: what it can read and write at most."""
+    if model.architecture == "decoder":
+        block = min(DataConfig.block_length, model.max_positions or DataConfig.block_length)
+        return Config(model, DataConfig("language_model", block_length=block))
+    longest = DecodeConfig.max_source_length
+    decode = DecodeConfig(max_source_length=min(longest, model.max_positions or longest))
+    return Config(model, decode=decode)
