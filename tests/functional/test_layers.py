@@ -22,9 +22,30 @@ def test_linear_is_a_matrix_product_on_the_last_axis(leading, with_bias):
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dim", [5, 12, 64])
+def test_linear_of_one_row_equals_that_row_among_others(dim):
+    """One row takes another way on CPU: by blocks, as many as divide the dimension."""
+    x, kernel, bias = normal(0, 1, dim), normal(1, dim, F), normal(2, F)
+    together = linear(jnp.concatenate([x, x]), kernel, bias)
+    np.testing.assert_allclose(linear(x, kernel, bias), together[:1], rtol=1e-5, atol=1e-5)
+    gradient = jax.grad(lambda x: jnp.sin(linear(x, kernel)).sum())(x)
+    expected = jnp.cos(x @ kernel) @ kernel.T
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a rule of the CPU")
+def test_linear_of_one_row_reads_the_kernel_by_contiguous_blocks():
+    def program(rows):
+        return jax.jit(linear).lower(normal(0, rows, 64), normal(1, 64, F)).as_text()
+
+    assert "tensor<8x8x7xf32>" in program(1)
+    assert "tensor<8x8x7xf32>" not in program(2)
+
+
 def test_linear_computes_in_the_type_of_its_input():
-    got = linear(normal(0, B, D).astype(jnp.bfloat16), normal(1, D, F), normal(2, F))
-    assert got.dtype == jnp.bfloat16
+    for rows in (B, 1):
+        got = linear(normal(0, rows, D).astype(jnp.bfloat16), normal(1, D, F), normal(2, F))
+        assert got.dtype == jnp.bfloat16
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1])

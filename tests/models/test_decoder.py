@@ -1,5 +1,6 @@
 """Decoder-only models: cached decoding equals the whole forward, under every kind of position."""
 
+import re
 from typing import Any
 
 import jax
@@ -126,3 +127,26 @@ def test_the_cache_takes_what_the_formula_says():
         cache = jax.eval_shape(lambda config=config: DecoderCache.empty(config, 7, 13))
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache))
         assert size == cache_bytes(config, 7, 13)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_loop_copies_no_cache(batch):
+    """Of one row XLA on CPU copied every layer's cache in every step, see `KeysValues.write`."""
+    model, params, tokens = make("gpt3")
+    room = 29
+
+    def decode(params, tokens, cache):
+        def step(i, state):
+            tokens, cache = state
+            hidden, cache = model.apply(params, tokens, i[None, None], cache, i, method="decode")
+            return model.apply(params, hidden, method="logits").argmax(-1), cache
+
+        return jax.lax.fori_loop(0, 7, step, (tokens, cache))[0]
+
+    cache = DecoderCache.empty(model.config, batch, room)
+    program: Any = jax.jit(decode).lower(params, tokens[:batch, :1], cache).compile().as_text()
+    # Before the loop each is copied once, because the argument is not given up.
+    loop, _, before = program.partition("ENTRY ")
+    shapes = {",".join(map(str, leaf.shape[1:])) for leaf in jax.tree.leaves(cache.layers)}
+    copies = re.compile(r"= f32\[(?:\d+,)?(" + "|".join(shapes) + r")\]\S* copy\(")
+    assert copies.search(before) and not copies.search(loop)

@@ -27,10 +27,19 @@ class KeysValues(NamedTuple):
 
         The caller checks that they fit: the update clamps silently where they do not.
         """
-        return KeysValues(
-            jax.lax.dynamic_update_slice_in_dim(self.key, new.key, index, axis=3),
-            jax.lax.dynamic_update_slice_in_dim(self.value, new.value, index, axis=2),
-        )
+
+        def put(at, old: "KeysValues") -> "KeysValues":
+            return KeysValues(
+                jax.lax.dynamic_update_slice_in_dim(old.key, new.key, at, axis=3),
+                jax.lax.dynamic_update_slice_in_dim(old.value, new.value, at, axis=2),
+            )
+
+        if len(self.key) > 1 or jax.default_backend() != "cpu":
+            return put(index, self)
+        # Attention drops the axis of a single row, XLA on CPU makes that a second update of its
+        # own, and copies the whole cache three times in each turn of a decoding loop. A loop of
+        # one turn keeps the update apart, and in place.
+        return jax.lax.fori_loop(index, index + 1, put, self)
 
 
 class Attention(nn.Module):
