@@ -107,9 +107,12 @@ def test_dropout_may_differ_and_nothing_else(config, origin, tmp_path):
     wrong = replace(fine, model=replace(MODEL, activation="silu"))
     with pytest.raises(UserError, match=r"model\.activation = 'silu': expected 'relu', as in"):
         run(wrong, tmp_path / "b")
-    bigger = replace(fine, model=replace(MODEL, vocab_size=40))
-    with pytest.raises(UserError, match=r"embedding/embedding: \(\d+, 14\) in .* \(40, 14\) in"):
-        run(bigger, tmp_path / "b")
+    wider = replace(fine, model=replace(MODEL, ff_dim=23))
+    with pytest.raises(UserError, match=r"model\.ff_dim = 23: expected 19, as in train\.init_from"):
+        run(wider, tmp_path / "b")
+    small = replace(fine, model=replace(MODEL, vocab_size=5))
+    with pytest.raises(UserError, match=r"model\.vocab_size = 5: expected at least the tokenizer"):
+        run(small, tmp_path / "b")
     assert not (tmp_path / "b").exists()
 
 

@@ -266,3 +266,25 @@ def test_training_on_classes_learns_them_and_the_language():
         losses.append((float(metrics.sums.nll), float(metrics.sums.loss)))
     assert losses[-1][0] < 0.1 * losses[0][0]
     assert losses[-1][1] - losses[-1][0] < 0.6 * (losses[0][1] - losses[0][0])
+
+
+def test_micro_batches_of_packed_rows_weigh_by_their_tokens():
+    """1, 13 and 26 targets count in three micro-batches; a mean of their means is another loss."""
+    config = dataclasses.replace(CONFIG, architecture="decoder")
+    model = Decoder(config)
+    optimizer = make_optimizer(ADAM, make_schedule(ADAM, CONFIG.model_dim, 100))
+    init = jax.jit(lambda: init_state(model, optimizer, 3))
+    batch = make_batch([13] * 6)
+    del batch["source"]
+    batch["segments"] = np.repeat([[1] * 5 + [2] * 8], 6, axis=0).astype(np.int32)
+    batch["positions"] = np.repeat([[*range(5), *range(8)]], 6, axis=0).astype(np.int32)
+    batch["weights"][0, 1:] = batch["weights"][1] = batch["weights"][3] = 0
+    one, whole = make_step(model, ADAM)(init(), batch)
+    few, parts = make_step(model, ADAM, accumulate=3)(init(), batch)
+    assert float(whole.sums.weight) == float(parts.sums.weight) == 1 + 13 + 26
+    np.testing.assert_allclose(parts.sums, whole.sums, rtol=1e-5)
+    moments = [optax.tree.get(state.opt_state, "mu") for state in (few, one)]
+    jax.tree.map(
+        lambda got, expected: np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-8),
+        *moments,
+    )
