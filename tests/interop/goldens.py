@@ -3,6 +3,8 @@
 import json
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tests import golden
@@ -26,7 +28,8 @@ class Published(NamedTuple):
 
     def ours(self, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
         """Tensors, or their gradients, as a tree of ours."""
-        return self.family.from_theirs(self.config, tensors.__getitem__)
+        params = self.family.from_theirs(self.config, tensors.__getitem__)
+        return jax.tree.map(jnp.asarray, params)
 
 
 def published(case: str) -> Published:

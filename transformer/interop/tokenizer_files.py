@@ -46,6 +46,12 @@ def read_tokenizer(
     return tokenizer
 
 
+def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
+    special = tokenizer.special
+    ids = {"pad_token": special.pad, "bos_token": special.begin, "eos_token": special.end}
+    return {name: tokenizer.pieces([token])[0] for name, token in ids.items() if token >= 0}
+
+
 def _read(folder: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, Path]:
     file = folder / "tokenizer.json"
     if file.is_file():
@@ -87,7 +93,9 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, family: str) -> list[Pat
     match tokenizer:
         case PretrainedTokenizer():
             contents["tokenizer.json"] = tokenizer.text.encode()
-            names = tokenizer.config
+            # Their library would else take the class of the model, which may split otherwise.
+            names = {"tokenizer_class": "PreTrainedTokenizerFast"}
+            names |= _special_names(tokenizer) | tokenizer.config
         case Marian():
             contents["source.spm"], contents["target.spm"] = tokenizer.models
             ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
