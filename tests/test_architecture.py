@@ -39,7 +39,13 @@ TESTED_IN = {
     **{
         f"config/{name}.py": "test_config.py"
         for name in (
-            "data", "decoding", "experiment", "generation", "model", "require", "training",
+            "data",
+            "decoding",
+            "experiment",
+            "generation",
+            "model",
+            "require",
+            "training",
         )
     },
     **{
@@ -47,15 +53,14 @@ TESTED_IN = {
         for name in ("base", "evaluate", "pictures", "training", "translate")
     },
     "commands/interop.py": "interop/test_transfer.py",
-    **{
-        f"commands/{name}.py": "test_cli_generate.py" for name in ("generate", "prompt", "score")
-    },
+    **{f"commands/{name}.py": "test_cli_generate.py" for name in ("generate", "prompt", "score")},
     "decoding/prefix.py": "decoding/test_generate.py",
     "decoding/steps.py": "decoding/test_generate.py",
     **{
         f"interop/{name}.py": "interop/test_parity.py"
         for name in ("family", "gpt", "llama", "marian", "t5")
     },
+    "commands/classify.py": "training/test_classification.py",
     "modules/attention.py": "modules/test_torch_parity.py",
     "modules/block.py": "modules/test_torch_parity.py",
     "modules/embed.py": "models/test_seq2seq.py",

@@ -17,7 +17,7 @@ import pytest
 from tests.helpers import png_rows
 from tests.test_config import setting_docs
 from transformer.cli import COMMANDS, main
-from transformer.commands import translate
+from transformer.commands import base
 from transformer.config import Config
 
 ROOT = Path(__file__).parent.parent
@@ -92,7 +92,7 @@ def test_mistakes_in_usage_are_one_line_and_exit_code_2(
         (["--model.num-heads", "3"], "model.num_heads = 3: expected a divisor of model.model_dim"),
         (
             ["--data.dataset", "cmudcit"],
-            "data.dataset = 'cmudcit': expected cmudict, files or tfds:",
+            "data.dataset = 'cmudcit': expected auto, cmudict, files or tfds:",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -304,7 +304,7 @@ def test_blocks_of_input_number_their_lines_on(run, trained, monkeypatch):
     stdin = b"ein Hund\n\nrot\nblau\nzwei\n"
     arguments = ["translate", "--checkpoint", trained, "--n-best", 2]
     together = run(*arguments, stdin=stdin)
-    monkeypatch.setattr(translate, "_BLOCK", 2)
+    monkeypatch.setattr(base, "_BLOCK", 2)
     assert run(*arguments, stdin=stdin) == together
     _, _, err = run(*arguments, stdin=stdin + b"\xff\n")
     assert "<stdin>:6" in err

@@ -72,6 +72,45 @@ def setting_docs() -> dict[tuple[str, str], str]:
             {"num_classes": 2},
             "model.num_classes = 2: expected at least 2, and model.architecture = 'decoder'",
         ),
+        (
+            DataConfig,
+            {"objective": "classification"},
+            "data.train = (): expected one or more TSV files (see data.columns), because "
+            "data.objective = 'classification'",
+        ),
+        (
+            DataConfig,
+            {"objective": "classification", "dataset": "cmudict", "train": ("a.tsv",)},
+            "data.dataset = 'cmudict': expected auto or files, because data.objective = "
+            "'classification'",
+        ),
+        (
+            DataConfig,
+            {"objective": "classification", "train": ("a.tsv",), "max_length": 4},
+            "data.max_length = 4: expected at least 5",
+        ),
+        (
+            DataConfig,
+            {"columns": ("text", "text")},
+            "data.columns = ('text', 'text'): expected text and label, each once, text2 for pairs, "
+            "and - for others",
+        ),
+        (
+            DataConfig,
+            {"labels": ("a",)},
+            "data.labels = ('a',): expected two or more different ones, or none",
+        ),
+        (
+            DataConfig,
+            {"noise_density": 1.0},
+            "data.noise_density = 1.0: expected a fraction in (0, 1)",
+        ),
+        (DataConfig, {"mean_span": 0.5}, "data.mean_span = 0.5: expected at least 1"),
+        (
+            DataConfig,
+            {"objective": "span_corruption", "block_length": 2},
+            "data.block_length = 2: expected at least 3",
+        ),
         (TrainConfig, {"lm_weight": -0.5}, "train.lm_weight = -0.5: expected 0 or more"),
         (ModelConfig, {"vocab_size": 0}, "model.vocab_size = 0: expected at least 1"),
         (ModelConfig, {"dropout": 1.0}, "model.dropout = 1.0: expected a rate in [0, 1)"),
@@ -204,12 +243,20 @@ DECODER = ModelConfig("decoder")
             "data.block_length = 1024: expected at most model.max_positions = 1023",
         ),
         (
+            {"model": ModelConfig("decoder", max_positions=255), "data": DataConfig("answers")},
+            "data.max_length = 256: expected at most model.max_positions = 255",
+        ),
+        (
+            {"model": ModelConfig("decoder", num_classes=2), "data": TEXTS},
+            "model.num_classes = 2: expected None, because data.objective = 'language_model'",
+        ),
+        (
             {"model": ModelConfig(dropout=0.0), "data": TEXTS, "train": TrainConfig(init_from="a")},
             "model.architecture = 'encoder_decoder': expected 'decoder', because data.objective = "
             "'language_model', or no settings of the model and train.init_from",
         ),
     ],
-    ids=["texts", "decoder", "long", "said"],
+    ids=["texts", "decoder", "long", "answers", "classes", "said"],
 )
 def test_model_and_data_must_fit(sections, message):
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):

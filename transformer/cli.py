@@ -17,6 +17,7 @@ import jax
 import tyro
 
 from transformer.commands.base import Command
+from transformer.commands.classify import Classify
 from transformer.commands.evaluate import Evaluate
 from transformer.commands.interop import Export, Import
 from transformer.commands.pictures import AttentionMap, PlotLoss
@@ -29,6 +30,7 @@ COMMANDS: dict[str, type[Command]] = {
     "train": Train,
     "evaluate": Evaluate,
     "translate": Translate,
+    "classify": Classify,
     "attention-map": AttentionMap,
     "plot-loss": PlotLoss,
     "import": Import,

@@ -143,3 +143,17 @@ def test_a_directory_that_cannot_be_written(tmp_path, tokenizer):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match=r"data\.data_dir: cannot write .*file"):
         build(tmp_path / "file" / "tokens", tokenizer)
+
+
+def test_together_both_sides_are_one_sequence_of_the_target_side(tmp_path):
+    """Prompts were once spelled in the symbols of sources, which answers do not have."""
+    config = DataConfig(source_symbols="characters", target_symbols="words")
+    tokenizer = train_tokenizer(config, ["ab"], ["one two", "three"])
+    sources, targets = ["one", "two two"], ["two", "one three"]
+    key = fingerprint(sources, targets, tokenizer, 6, together=True)
+    assert key != fingerprint(sources, targets, tokenizer, 6)
+    store = open_or_build(tmp_path, key, sources, targets, tokenizer, 6, together=True)
+    assert store.rows.tolist() == [0, 1]
+    assert store.source(1).tolist() == [*tokenizer.encode_target("two two"), EOS]
+    few = open_or_build(tmp_path, "few", sources, targets, tokenizer, 5, together=True)
+    assert few.rows.tolist() == [0]  # begin two two one three end: 6

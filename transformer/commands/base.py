@@ -1,6 +1,7 @@
 """What the commands share."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -8,11 +9,15 @@ from typing import ClassVar
 import tyro
 
 from transformer.config import Config, DecodeConfig
+from transformer.data.sources import decode_lines
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.models.build import Model, build_model
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.checkpoint import load_config, load_for_inference
+
+_BLOCK = 2048
+"""Lines of standard input worked on, and written, together."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +91,16 @@ def warn_cut(place: str, tokens: int, decode: DecodeConfig) -> None:
         "(--decode.max-source-length)",
         file=sys.stderr,
     )
+
+
+def standard_input() -> Iterator[list[str]]:
+    """Lines of standard input in blocks; a person typing gets an answer to each line."""
+    size = 1 if sys.stdin.isatty() else _BLOCK
+    first, block = 1, []
+    for raw in sys.stdin.buffer:
+        block.append(raw)
+        if len(block) == size:
+            yield decode_lines(b"".join(block), "<stdin>", first)
+            first, block = first + size, []
+    if block:
+        yield decode_lines(b"".join(block), "<stdin>", first)

@@ -13,20 +13,25 @@ from rich.text import Text
 
 from transformer.commands.base import OnCheckpoint, require_folder, trained_config, warn_cut
 from transformer.config import DataConfig, DecodeConfig
+from transformer.data.classification import ClassSplit
 from transformer.data.pipeline import PairSplit, prepare
 from transformer.data.text import TextSplit
 from transformer.data.tokenizer import UNK, Symbols, Tokenizer
 from transformer.decoding.translate import Translator
 from transformer.errors import UserError
 from transformer.functional.losses import LossSums
+from transformer.models.build import Model
+from transformer.models.classifier import Classifier
 from transformer.models.seq2seq import Seq2Seq
+from transformer.training.answers import AnswerEvaluator, describe_answers
+from transformer.training.classification import ClassEvaluator, describe_classes
 from transformer.training.evaluation import Evaluator, evenly_spread
-from transformer.training.metrics import describe, scored_by_errors
+from transformer.training.metrics import class_scores, describe, scored_by_errors
 
 
 @dataclass(frozen=True)
 class Evaluate(OnCheckpoint):
-    """Score a trained model on held-out data: BLEU and chrF, error rates, or perplexity."""
+    """Score a trained model on held-out data: BLEU and chrF, error rates, perplexity, accuracy."""
 
     split: Literal["train", "validation", "test"] | None = None
     """Which part of the data; None: test, or where there is none validation."""
@@ -54,13 +59,19 @@ class Evaluate(OnCheckpoint):
         split = (data.train if self.split == "train" else data.test) or data.validation
         if split is None or (self.split and getattr(data, self.split) is None):
             raise UserError(f"--split {' or '.join(asked)}: {self.data.origin} has none")
-        if isinstance(split, PairSplit):
-            if not isinstance(model, Seq2Seq):
-                raise UserError("data.objective = 'translation': expected an encoder_decoder")
+        config = replace(config, data=self.data)
+        if isinstance(split, ClassSplit):
+            lines = self._classify(model, params, tokenizer, split)
+        elif isinstance(split, TextSplit):
+            self._refuse("examples", "table", "predictions")
+            evaluator = Evaluator(config, model, tokenizer, split)
+            lines = self._losses(evaluator.sums(params), tokenizer, split)
+        elif isinstance(model, Seq2Seq):
             lines = self._translate(model, params, tokenizer, split, console)
         else:
-            evaluator = Evaluator(replace(config, data=self.data), model, tokenizer, split)
-            lines = self._losses(evaluator.sums(params), tokenizer, split)
+            self._refuse("examples", "table", "predictions")
+            scores = AnswerEvaluator(config, model, tokenizer, split)(params)
+            lines = describe_answers(scores, len(split))
         for line in lines:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
         return 0
@@ -90,10 +101,34 @@ class Evaluate(OnCheckpoint):
             console.print(_table(sources, outputs, references, self.table))
         return describe(scored_by_errors(self.data), outputs, references)
 
+    def _classify(
+        self, model: Model, params: Any, tokenizer: Tokenizer, split: ClassSplit
+    ) -> list[str]:
+        """The scores of the predicted classes, which are written as asked for."""
+        self._refuse("examples", "table")
+        if not isinstance(model, Classifier):
+            raise UserError(
+                f"--checkpoint {self.checkpoint}: the model has no classifier, which "
+                "data.objective = 'classification' needs"
+            )
+        evaluator = ClassEvaluator(model, self.data, tokenizer, split)
+        found = evaluator.probabilities(params).argmax(axis=1)
+        if self.predictions is not None:
+            lines = "".join(split.names[i] + "\n" for i in found)
+            self.predictions.write_text(lines, encoding="utf-8")
+        return describe_classes(class_scores(found, split.labels, len(split.names)), len(split))
+
+    def _refuse(self, *options: str) -> None:
+        """Options that this objective has no use for."""
+        for name in options:
+            if getattr(self, name):
+                raise UserError(
+                    f"--{name} {getattr(self, name)}: not with data.objective = "
+                    f"{self.data.objective!r}"
+                )
+
     def _losses(self, sums: LossSums, tokenizer: Tokenizer, split: TextSplit) -> list[str]:
         """How well texts are predicted, every token of them counted once."""
-        if self.examples is not None or self.table or self.predictions is not None:
-            raise UserError("--examples, --table and --predictions are of translations only")
         bits = float(sums.nll) / math.log(2)
         nll = float(sums.nll / sums.weight)
         lines = [

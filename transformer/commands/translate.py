@@ -2,16 +2,11 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from transformer.commands.base import OnCheckpoint, trained_config, warn_cut
+from transformer.commands.base import OnCheckpoint, standard_input, trained_config, warn_cut
 from transformer.config import DecodeConfig
-from transformer.data.sources import decode_lines
 from transformer.decoding.translate import Translator
-
-_BLOCK = 2048
-"""Lines of standard input translated, and written, together."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +27,7 @@ class Translate(OnCheckpoint):
         model, params, tokenizer, _ = self.load()
         translator = Translator(model, params, tokenizer, self.decode)
         first = 1
-        for lines in _standard_input():
+        for lines in standard_input():
             found_of_lines = translator.translate(
                 lines,
                 self.n_best,
@@ -49,16 +44,3 @@ class Translate(OnCheckpoint):
         if self.n_best > 1:
             return f"{line} ||| {text} ||| {score:.4f}"
         return f"{score:.4f}\t{text}" if self.scores else text
-
-
-def _standard_input() -> Iterator[list[str]]:
-    """Lines of standard input in blocks; a person typing gets an answer to each line."""
-    size = 1 if sys.stdin.isatty() else _BLOCK
-    first, block = 1, []
-    for raw in sys.stdin.buffer:
-        block.append(raw)
-        if len(block) == size:
-            yield decode_lines(b"".join(block), "<stdin>", first)
-            first, block = first + size, []
-    if block:
-        yield decode_lines(b"".join(block), "<stdin>", first)

@@ -32,8 +32,8 @@ class Config:
             self.model.architecture == expected,
             "model.architecture",
             self.model.architecture,
-            f"{expected!r}, because data.objective = {objective!r}, or no settings of the model and "
-            "train.init_from",
+            f"{expected!r}, because data.objective = {objective!r}, or no settings of the model "
+            "and train.init_from",
         )
         longest = self.model.max_positions
         if (name := _LENGTHS.get(objective)) and longest is not None:

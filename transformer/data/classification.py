@@ -222,9 +222,10 @@ def tokenise_labelled(
         UserError: an unknown label.
     """
     labels = label_numbers(examples, names)
-    key = fingerprint(examples.texts, examples.seconds, tokenizer, None)
+    texts = examples.texts, examples.seconds
+    key = fingerprint(*texts, tokenizer, None, together=True)
     directory = data_directory(config) / "tokens"
-    store = open_or_build(directory, key, examples.texts, examples.seconds, tokenizer, None)
+    store = open_or_build(directory, key, *texts, tokenizer, None, together=True)
     lengths = store.source_lengths - 1, store.target_lengths - 1
     kept = Composer(tokenizer, examples.paired, config.max_length).lengths(*lengths)
     cut = int(((kept[0] < lengths[0]) | (kept[1] < lengths[1])).sum())
@@ -232,9 +233,9 @@ def tokenise_labelled(
         log(f"{what}: {cut} of {len(examples)} cut to data.max_length = {config.max_length} tokens")
     digest = hashlib.sha256(f"{key} {config.max_length} {names} {examples.paired}".encode())
     digest.update(labels.tobytes())
-    joined = [f"{a}\t{b}" for a, b in zip(examples.texts, examples.seconds, strict=True)]
-    texts = joined if examples.paired else examples.texts
-    return ClassSplit(texts, labels, names, examples.paired, store, digest.hexdigest())
+    joined = [f"{a}\t{b}" for a, b in zip(*texts, strict=True)]
+    shown = joined if examples.paired else examples.texts
+    return ClassSplit(shown, labels, names, examples.paired, store, digest.hexdigest())
 
 
 def class_batch(

@@ -131,7 +131,9 @@ def _prepare_pairs(
     train = None
     if "train" in pairs:
         part = pairs["train"] = _one_answer_each(pairs["train"])
-        train = part.sources, [answers[0] for answers in part.references]
+        answers = [answers[0] for answers in part.references]
+        one_side = config.objective == "answers"
+        train = ([], part.sources + answers) if one_side else (part.sources, answers)
     tokenizer = tokenizer or _make_tokenizer(config, train, pairs, log)
     return tokenizer, {
         name: _tokenise_pairs(name, part, config, tokenizer, log) for name, part in pairs.items()

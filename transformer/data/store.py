@@ -121,7 +121,8 @@ def open_or_build(
         targets: N texts.
         tokenizer: encodes them.
         max_length: pairs with more tokens on either side (the end not counted) are left out.
-        together: it is instead of both sides as one sequence, with one begin and one end.
+        together: both sides are parts of one sequence: both are encoded as targets, and
+            `max_length` is of the sequence, with one begin and one end.
 
     Raises:
         UserError: the directory cannot be written to.
@@ -180,6 +181,8 @@ def _encode(
 ) -> np.ndarray:
     """The file's content, see `_flat`."""
 
+    encode_sources = tokenizer.encode_targets if together else tokenizer.encode_sources
+
     def length(pair: tuple[list[int], list[int]]) -> int:
         return sum(map(len, pair)) + 2 if together else max(map(len, pair))
 
@@ -190,7 +193,7 @@ def _encode(
     tokens: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for start in range(0, len(sources), _CHUNK):
         pairs = zip(
-            tokenizer.encode_sources(sources[start : start + _CHUNK]),
+            encode_sources(sources[start : start + _CHUNK]),
             tokenizer.encode_targets(targets[start : start + _CHUNK]),
             strict=True,
         )

@@ -17,6 +17,7 @@ class Classifier(Decoder):
     Its parameters are the language model's and ``classifier``: it can start from a trained one,
     and still is one.
 
+    >>> from transformer.config import ModelConfig
     >>> config = ModelConfig(
     ...     "decoder", num_layers=1, model_dim=8, num_heads=2, vocab_size=11, num_classes=3
     ... )

@@ -17,7 +17,9 @@ from transformer.decoding.translate import Translator
 from transformer.functional.losses import LossSums
 from transformer.models.build import Model
 from transformer.models.classifier import Classifier
+from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
+from transformer.training.answers import AnswerEvaluator
 from transformer.training.classification import ClassEvaluator
 from transformer.training.metrics import score, scored_by_errors
 from transformer.training.step import make_eval_step
@@ -35,6 +37,8 @@ def make_evaluator(
     if isinstance(split, ClassSplit):
         assert isinstance(model, Classifier)
         return ClassEvaluator(model, config.data, tokenizer, split)
+    if isinstance(split, PairSplit) and isinstance(model, Decoder):
+        return AnswerEvaluator(config, model, tokenizer, split)
     return Evaluator(config, model, tokenizer, split)
 
 
@@ -50,7 +54,7 @@ class Evaluator:
         self._by_errors = scored_by_errors(config.data)
         self._batches = held_out_batches(split, config.data, tokenizer)
         self._step = make_eval_step(model, config.train.label_smoothing)
-        pairs = split if isinstance(split, PairSplit) and isinstance(model, Seq2Seq) else None
+        pairs = split if isinstance(split, PairSplit) else None
         count = min(config.train.eval_examples, len(pairs)) if pairs else 0
         chosen = evenly_spread(count, len(split))
         self._sources = [pairs.sources[i] for i in chosen] if pairs else []
