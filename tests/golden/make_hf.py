@@ -232,6 +232,9 @@ def prepared(model: PreTrainedModel) -> PreTrainedModel:
     Padding, with which Marian's targets begin, gets the gradient that torch would leave out.
     """
     randomise(model)
+    for name, parameter in model.named_parameters():
+        if name.endswith("Attention.q.weight"):  # T5 keeps the scale of attention here
+            parameter.data.copy_((parameter / model.config.d_kv**0.5).float())
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from transformer.config import ModelConfig, load
-from transformer.models.seq2seq import Seq2Seq
+from transformer.models.build import build_model
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.py"))
 
@@ -20,25 +20,33 @@ BIG = ModelConfig(model_dim=1024, ff_dim=4096, num_heads=16, vocab_size=37_000)
 
 
 def expected_count(c: ModelConfig) -> int:
-    """Matrices, biases and norms of the paper's figure 1, section 3."""
+    """Matrices, biases and norms of the paper's figure 1, section 3, and of what followed."""
     assert c.vocab_size is not None
-    d, f, layers = c.model_dim, c.ff_dim, c.num_layers
-    kv_dim = d // c.num_heads * (c.num_kv_heads or c.num_heads)
-    attention = 2 * d * d + 2 * d * kv_dim
+    d, f = c.model_dim, c.ff_dim
+    query_dim = c.attention_dim or d
+    kv_dim = query_dim // c.num_heads * (c.num_kv_heads or c.num_heads)
+    attention = 2 * d * query_dim + 2 * d * kv_dim
     if c.attention_bias:
-        attention += 2 * d + 2 * kv_dim
-    feed_forward = 2 * d * f + d + f
-    norm = 2 * d
-    encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
-    final_norms = 2 * norm if c.norm_placement == "pre" else 0
-    return c.vocab_size * d + layers * (encoder_layer + decoder_layer) + final_norms
+        attention += d + query_dim + 2 * kv_dim
+    inputs = 2 if c.activation in ("geglu", "swiglu") else 1
+    feed_forward = (inputs + 1) * d * f + (d + inputs * f) * c.ff_bias
+    norm = d if c.norm == "rms" else 2 * d
+    layer = attention + feed_forward + 2 * norm
+    stack = norm * (c.norm_placement == "pre") + 32 * c.num_heads * (c.positions == "relative")
+    total = c.vocab_size * d * (1 if c.tie_embeddings else 2) + c.vocab_size * c.output_bias
+    total += (c.max_positions or 0) * d * (c.positions == "learned")
+    total += c.num_layers * layer + stack
+    if c.architecture == "encoder_decoder":
+        total += c.num_layers * (layer + attention + norm) + stack
+    return total
 
 
 def count(config: ModelConfig) -> int:
     """Of the model itself; shapes only, nothing is allocated."""
-    tokens = jax.ShapeDtypeStruct((2, 3), jnp.int32)
-    variables = jax.eval_shape(Seq2Seq(config).init, jax.random.key(0), tokens, tokens)
+    arguments = {"inputs": jax.ShapeDtypeStruct((2, 3), jnp.int32)}
+    if config.architecture == "encoder_decoder":
+        arguments["source"] = arguments["inputs"]
+    variables = jax.eval_shape(build_model(config).init, jax.random.key(0), **arguments)
     assert set(variables) == {"params"}
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(variables))
 
@@ -65,10 +73,14 @@ def test_settings_that_change_the_count(placement, bias, kv_heads):
 def test_shipped_configurations(path):
     """The formula holds, and a count that a configuration's header states is the right one."""
     config = load(path)
-    model = dataclasses.replace(config.model, vocab_size=config.data.vocab_size)
+    size = config.model.vocab_size or config.data.vocab_size
+    model = dataclasses.replace(config.model, vocab_size=size)
     assert count(model) == expected_count(model)
-    stated = re.search(r"([\d,]+) parameters", path.read_text())
+    text = path.read_text()
+    stated = re.search(r"([\d,]+) parameters", text)
     if stated:
+        if padded := re.search(r"published vocabulary .*padded to\s+([\d,]+)", text):
+            model = dataclasses.replace(model, vocab_size=int(padded[1].replace(",", "")))
         assert stated[1] == f"{count(model):,}"
     else:
         assert not path.stem.startswith("transformer_"), "a published size states its count"

@@ -1,14 +1,10 @@
 """Parameters of every published size, counted without allocating, against published numbers."""
 
 import dataclasses
-import math
 
-import jax
-import jax.numpy as jnp
 import pytest
 
-from transformer.config import ModelConfig
-from transformer.models.build import build_model
+from tests.models.test_parameter_counts import count, expected_count
 from transformer.models.presets import PRESETS
 
 # As Hugging Face's library counts them (5.24; parameters on the meta device), tied ones once.
@@ -63,15 +59,6 @@ def test_every_preset_is_counted():
     assert set(COUNTS) == set(PRESETS)
 
 
-def count(config: ModelConfig) -> int:
-    """Of the model itself; shapes only, nothing is allocated."""
-    arguments = {"inputs": jax.ShapeDtypeStruct((1, 2), jnp.int32)}
-    if config.architecture == "encoder_decoder":
-        arguments["source"] = arguments["inputs"]
-    shapes = jax.eval_shape(build_model(config).init, jax.random.key(0), **arguments)
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_parameter_count(name):
     """From one layer and the difference that the second makes: tracing 96 takes a while."""
@@ -83,6 +70,11 @@ def test_parameter_count(name):
 @pytest.mark.parametrize("name", ["gpt1", "t5-small"])
 def test_all_layers_are_alike(name):
     assert count(PRESETS[name]) == COUNTS[name]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_formula_holds(name):
+    assert expected_count(PRESETS[name]) == COUNTS[name]
 
 
 @pytest.mark.parametrize("name", PUBLISHED_GPT3)
