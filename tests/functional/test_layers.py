@@ -1,5 +1,7 @@
 """Linear, layer norm and dropout against numpy and against their own statistics."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -146,3 +148,12 @@ def test_the_two_gelus_differ_as_they_should():
     one = jnp.ones((1,))
     np.testing.assert_allclose(gelu(one), [0.8413447], rtol=1e-6)
     np.testing.assert_allclose(gelu_tanh(one), [0.8411920], rtol=1e-6)
+
+
+def test_gelu_by_erf_is_as_exact_as_by_erfc():
+    x = jnp.linspace(-9, 9, 1009)
+    exact = np.array([v * 0.5 * math.erfc(-v / math.sqrt(2)) for v in np.asarray(x, np.float64)])
+    np.testing.assert_allclose(gelu(x), exact, rtol=1e-6, atol=1e-6)
+    slope = jax.vmap(jax.grad(lambda v: gelu(v[None])[0]))(x)
+    np.testing.assert_allclose(slope, jax.vmap(jax.grad(jax.nn.gelu))(x), atol=2e-3)
+    assert float(jax.grad(lambda v: gelu(v[None])[0])(0.0)) == 0.5

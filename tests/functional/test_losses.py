@@ -115,11 +115,13 @@ def whole(hidden, embedding, targets, weights, epsilon):
     return cross_entropy(hidden @ embedding.T, targets, weights, epsilon)
 
 
-# 1031 rows are three chunks, the last one short; 1 and 17 are one.
-@pytest.mark.parametrize(("rows", "epsilon"), [(1, 0.1), (17, 0.0), (1031, 0.1)])
-def test_in_chunks_equals_in_one_forward_and_backward(rows, epsilon):
-    hidden, embedding = normal(0, rows, D), normal(1, V, D)
-    targets = jax.random.randint(jax.random.key(2), (rows,), 0, V)
+# 1031 rows of a large vocabulary are three chunks, the last one short; the others are one.
+@pytest.mark.parametrize(
+    ("rows", "size", "epsilon"), [(1, V, 0.1), (17, V, 0.0), (1031, V, 0.1), (1031, 2053, 0.1)]
+)
+def test_in_chunks_equals_in_one_forward_and_backward(rows, size, epsilon):
+    hidden, embedding = normal(0, rows, D), normal(1, size, D)
+    targets = jax.random.randint(jax.random.key(2), (rows,), 0, size)
     weights = jnp.maximum(jax.random.uniform(jax.random.key(3), (rows,)) - 0.3, 0.0).at[0].set(1)
 
     def compute(function):
@@ -138,8 +140,8 @@ def test_in_chunks_equals_in_one_forward_and_backward(rows, epsilon):
 
 
 def test_in_chunks_equals_in_one_in_bfloat16():
-    hidden, embedding = normal(0, 523, 32).astype(jnp.bfloat16), normal(1, 101, 32)
-    targets = jax.random.randint(jax.random.key(2), (523,), 0, 101)
+    hidden, embedding = normal(0, 523, 32).astype(jnp.bfloat16), normal(1, 2053, 32)
+    targets = jax.random.randint(jax.random.key(2), (523,), 0, 2053)
     weights = jnp.ones(523)
 
     def compute(function):
@@ -191,3 +193,14 @@ def test_logits_are_never_all_alive():
     all_logits = 4 * rows * vocabulary
     assert temporaries(linear_cross_entropy) < all_logits / 4
     assert temporaries(whole) >= all_logits
+
+
+def test_a_small_vocabulary_is_one_chunk_without_padding():
+    def program(rows, size):
+        shapes = [(rows, D), (size, D), (rows,), (rows,)]
+        types = [jnp.float32, jnp.float32, jnp.int32, jnp.float32]
+        arguments = [jax.ShapeDtypeStruct(*both) for both in zip(shapes, types, strict=True)]
+        return jax.jit(linear_cross_entropy).lower(*arguments).as_text()
+
+    assert "tensor<1x769x7xf32>" in program(769, 71)
+    assert "tensor<2x512x7xf32>" in program(769, 2053)

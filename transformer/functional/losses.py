@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-# Rows of logits alive at a time: [512, 32,000] float32 is 64 MB.
+# Rows of logits alive at a time: [512, 32,000] float32 is 64 MB. Of a small vocabulary more rows,
+# up to so many logits (4 MB): a batch of characters is then one piece without padding.
 _ROWS = 512
+_LOGITS = 2**20
 
 
 class LossSums(NamedTuple):
@@ -91,8 +93,8 @@ def _chunks(array, rows):
     return padded.reshape(-1, rows, *array.shape[1:])
 
 
-def _chunked(hidden, targets, weights):
-    rows = min(_ROWS, len(hidden))
+def _chunked(hidden, targets, weights, vocabulary):
+    rows = min(max(_ROWS, _LOGITS // vocabulary), len(hidden))
     return tuple(_chunks(array, rows) for array in (hidden, targets, weights))
 
 
@@ -114,7 +116,8 @@ def _sums(hidden, embedding, targets, weights, label_smoothing):
         return (sums[0] + weight @ loss, sums[1] + weight @ nll), None
 
     zero = jnp.zeros((), jnp.float32)
-    return jax.lax.scan(add, (zero, zero), _chunked(hidden, targets, weights))[0]
+    chunks = _chunked(hidden, targets, weights, len(embedding))
+    return jax.lax.scan(add, (zero, zero), chunks)[0]
 
 
 def _sums_forward(hidden, embedding, targets, weights, label_smoothing):
@@ -144,7 +147,8 @@ def _sums_forward(hidden, embedding, targets, weights, label_smoothing):
 
     zero = jnp.zeros((), jnp.float32)
     start = (zero, zero, jnp.zeros(embedding.shape, jnp.float32))
-    (loss, nll, d_table), d_rows = jax.lax.scan(add, start, _chunked(hidden, targets, weights))
+    chunks = _chunked(hidden, targets, weights, vocabulary)
+    (loss, nll, d_table), d_rows = jax.lax.scan(add, start, chunks)
     d_hidden = d_rows.reshape(-1, hidden.shape[1])[: len(hidden)]
     return (loss, nll), (d_hidden, d_table.astype(embedding.dtype))
 
