@@ -16,8 +16,10 @@ from transformer.config import (
     Config,
     DataConfig,
     DecodeConfig,
+    GenerateConfig,
     ModelConfig,
     OptimizerConfig,
+    SamplingConfig,
     TrainConfig,
 )
 from transformer.errors import UserError
@@ -206,6 +208,30 @@ def setting_docs() -> dict[tuple[str, str], str]:
         (TrainConfig, {"seed": -1}, "train.seed = -1: expected 0 or more"),
         (DecodeConfig, {"beam_size": 0}, "decode.beam_size = 0: expected at least 1"),
         (DecodeConfig, {"extra_length": -1}, "decode.extra_length = -1: expected 0 or more"),
+        (SamplingConfig, {"temperature": -1.0}, "temperature = -1.0: expected 0 (greedy) or above"),
+        (SamplingConfig, {"top_k": 0}, "top_k = 0: expected at least 1, or None (all)"),
+        (SamplingConfig, {"top_p": 0.0}, "top_p = 0.0: expected above 0 and at most 1"),
+        (SamplingConfig, {"top_p": 1.5}, "top_p = 1.5: expected above 0 and at most 1"),
+        (SamplingConfig, {"min_p": 1.1}, "min_p = 1.1: expected 0 to 1"),
+        (GenerateConfig, {"max_new_tokens": 0}, "max_new_tokens = 0: expected at least 1"),
+        (GenerateConfig, {"seed": 2**32}, "seed = 4294967296: expected 0 to 2**32 - 1"),
+        (
+            GenerateConfig,
+            {"stop": ("a", "")},
+            "stop = ('a', ''): expected texts that are not empty",
+        ),
+        (GenerateConfig, {"context": 0}, "context = 0: expected at least 1"),
+        (GenerateConfig, {"length_penalty": -1}, "length_penalty = -1: expected 0 or more"),
+        (
+            GenerateConfig,
+            {"beam_size": 3, "top_k": 5},
+            "top_k = 5: expected None with beam_size > 1",
+        ),
+        (
+            GenerateConfig,
+            {"beam_size": 3, "samples": 4},
+            "samples = 4: expected at most beam_size = 3",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -19,8 +19,11 @@ import tyro
 from transformer.commands.base import Command
 from transformer.commands.classify import Classify
 from transformer.commands.evaluate import Evaluate
+from transformer.commands.generate import Generate
 from transformer.commands.interop import Export, Import
 from transformer.commands.pictures import AttentionMap, PlotLoss
+from transformer.commands.prompt import Prompt
+from transformer.commands.score import Score
 from transformer.commands.training import Train
 from transformer.commands.translate import Translate
 from transformer.data.sources import CACHE
@@ -31,6 +34,9 @@ COMMANDS: dict[str, type[Command]] = {
     "evaluate": Evaluate,
     "translate": Translate,
     "classify": Classify,
+    "generate": Generate,
+    "score": Score,
+    "prompt": Prompt,
     "attention-map": AttentionMap,
     "plot-loss": PlotLoss,
     "import": Import,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from transformer.config import GenerateConfig
+from transformer.data.store import document_ends
 from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.decoding import decoder_beam, steps
 from transformer.decoding.beam import Vocabulary
@@ -200,8 +201,8 @@ class Generator:
         else:
             ids = self.tokenizer.encode_target(prompt) if isinstance(prompt, str) else list(prompt)
             before = 0 if prefix is None else len(prefix.ids[0])
-            if special.begin >= 0 and not before and (config.begin or not ids):
-                ids = [special.begin, *ids]
+            if not before and (config.begin or not ids):
+                ids = [*document_ends(self.tokenizer)[0], *ids]
         if not ids and not before:
             raise UserError(f"{name} is empty: expected text, the tokenizer has no begin symbol")
         try:
