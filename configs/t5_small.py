@@ -1,4 +1,4 @@
-"""T5 small, version 1.0, on span corruption (Raffel et al. 2020, section 3.1; table 14's smallest).
+"""T5 small, version 1.0 (Raffel et al. 2020, section 3.7), on span corruption (section 3.1.4).
 
 python train.py --config configs/t5_small.py --workdir runs/t5_small
 

@@ -109,13 +109,19 @@ def test_evaluate_prints_the_scores(trained, capsys):
     assert "exact match 100.00% of 5 greedy answers" in out and "perplexity 1." in out
 
 
-def test_t5_is_trained_on_span_corruption(tmp_path):
+def test_t5_is_trained_on_span_corruption(tmp_path, capsys):
     """As configs/t5_small.py says, but tiny."""
     path = Path(__file__).parent.parent.parent / "configs" / "t5_small.py"
     config = load(path)
     assert config.data.origin == "python_docs"
     (tmp_path / "a.txt").write_text("the quick brown fox jumps over the lazy dog " * 60)
-    small = {"num_layers": 1, "model_dim": 14, "ff_dim": 19, "num_heads": 7, "attention_dropout": 0.0}
+    small = {
+        "num_layers": 1,
+        "model_dim": 14,
+        "ff_dim": 19,
+        "num_heads": 7,
+        "attention_dropout": 0.0,
+    }
     data = replace(
         config.data,
         data_dir=str(tmp_path),
@@ -142,3 +148,8 @@ def test_t5_is_trained_on_span_corruption(tmp_path):
     tokenizer = Tokenizer.from_json(loaded.tokenizer)
     assert tokenizer.pieces([tokenizer.vocab_size - 1]) == ["<extra_id_0>"]
     assert loaded.config.model.vocab_size == tokenizer.vocab_size
+    arguments = ["--checkpoint", str(tmp_path / "run"), "--split", "train"]
+    assert main(["evaluate", *arguments]) == 0
+    out = capsys.readouterr().out
+    # Of 2,640 characters 69 rows of 38 have targets of 6 + 2 + 1, the last one of 18 3 + 1 + 1.
+    assert "(626 tokens of targets)" in out and "bits" not in out

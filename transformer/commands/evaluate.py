@@ -131,12 +131,16 @@ class Evaluate(OnCheckpoint):
         """How well texts are predicted, every token of them counted once."""
         bits = float(sums.nll) / math.log(2)
         nll = float(sums.nll / sums.weight)
+        whole = self.data.objective == "language_model"
         lines = [
-            f"nll {nll:.4f} nats a token, perplexity {math.exp(nll):.4f} "
-            f"({sums.weight:,.0f} tokens, each counted once)",
-            f"{bits / split.characters:.4f} bits a character, {bits / split.bytes:.4f} bits a byte "
-            f"({split.characters:,} characters)",
+            f"nll {nll:.4f} nats a token, perplexity {math.exp(nll):.4f} ({sums.weight:,.0f} tokens"
+            f"{', each counted once' if whole else ' of targets'})"
         ]
+        if whole:
+            lines.append(
+                f"{bits / split.characters:.4f} bits a character, {bits / split.bytes:.4f} bits a "
+                f"byte ({split.characters:,} characters)"
+            )
         unknown = (split.store.tokens == UNK).sum() if isinstance(tokenizer, Symbols) else 0
         if unknown:
             lines.append(f"{unknown:,} of the tokens stand for symbols unknown in training")
