@@ -274,6 +274,8 @@ def test_a_tokenizer_without_begin_and_end():
     made = Generator(MODEL, parameters(), tokenizer, SETTINGS)
     with pytest.raises(UserError, match=r"^prompt 1 is empty: expected text"):
         made.generate([""])
+    with pytest.raises(UserError, match=r"^begin = True: the tokenizer has no begin token"):
+        Generator(MODEL, parameters(), tokenizer, GenerateConfig(begin=True))
     assert {len(outputs[0].ids) for outputs in made.generate(PROMPTS)} == {12}
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from transformer.config import GenerateConfig
 from transformer.data.store import document_ends
@@ -21,7 +20,7 @@ from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.decoding import decoder_beam, steps
 from transformer.decoding.beam import Vocabulary
 from transformer.decoding.pieces import TextPieces
-from transformer.decoding.prefix import Ids, Prefix, bucket, padded, read, rows_of
+from transformer.decoding.prefix import Ids, Prefix, bucket, filled, padded, read, rows_of
 from transformer.decoding.sampling import NO_TOKEN
 from transformer.errors import UserError
 from transformer.models.build import Model
@@ -124,6 +123,9 @@ class Generator:
         self._log, self._patience = log, patience
         self._sizes: set[tuple[int, int]] = set()
         self._statics = model, config.sampling, self.vocabulary
+        self._begin_ids, _ = document_ends(tokenizer)
+        if config.begin and not self._begin_ids:
+            raise UserError("begin = True: the tokenizer has no begin token")
         limit = model.config.max_positions
         if config.context is not None and (limit is None or config.context >= limit):
             raise UserError(
@@ -202,7 +204,7 @@ class Generator:
             ids = self.tokenizer.encode_target(prompt) if isinstance(prompt, str) else list(prompt)
             before = 0 if prefix is None else len(prefix.ids[0])
             if not before and (config.begin or not ids):
-                ids = [*document_ends(self.tokenizer)[0], *ids]
+                ids = [*self._begin_ids, *ids]
         if not ids and not before:
             raise UserError(f"{name} is empty: expected text, the tokenizer has no begin symbol")
         try:
@@ -265,8 +267,8 @@ class Generator:
                 *self._statics,
                 self.params,
                 rows=state,
-                done=_filled([row.finish is not None for row in rows], True),
-                positions=_filled(positions + taken - 1),
+                done=filled([row.finish is not None for row in rows], True),
+                positions=filled(positions + taken - 1),
                 index=index + taken - 1,
                 count=drawn + taken,
                 steps=min(some, limit - taken),
@@ -282,12 +284,12 @@ class Generator:
         places = 1 if isinstance(self.model, Seq2Seq) else known.places
         streams = steps.Streams(
             np.uint32(self.config.seed),
-            np.uint32(_filled([row.hash for row in rows])),
-            _filled([row.sample for row in rows]),
+            np.uint32(filled([row.hash for row in rows])),
+            filled([row.sample for row in rows]),
         )
         count, capacity = len(streams.samples), places + room
         self._report(count, capacity)
-        statics, origins = (*self._statics, capacity, self.params), _filled(parents)
+        statics, origins = (*self._statics, capacity, self.params), filled(parents)
         if isinstance(self.model, Seq2Seq):
             width = bucket(max(map(len, known)))
             source, _ = padded(known, rows_of(len(known)), width, self.model.config.pad_id)
@@ -337,13 +339,6 @@ class Generator:
         self._sizes.add((rows, capacity))
         size = cache_bytes(self.model.config, rows, capacity) / 1e6
         self._log(f"cache of {rows} x {capacity} tokens: {size:,.1f} MB")
-
-
-def _filled(values: ArrayLike, fill: int = 0) -> np.ndarray:
-    """One value for each row, filled up to as many rows as are compiled for."""
-    values = np.asarray(values)
-    missing = rows_of(len(values)) - len(values)
-    return np.pad(values, (0, missing), constant_values=fill)
 
 
 def _nan(row: _Row) -> UserError:

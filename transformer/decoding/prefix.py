@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from transformer.models.cache import DecoderCache
 from transformer.models.decoder import Decoder
@@ -30,6 +31,13 @@ def bucket(size: int) -> int:
 def rows_of(count: int) -> int:
     """The power of two that so many rows are filled up to."""
     return 1 << (count - 1).bit_length()
+
+
+def filled(values: ArrayLike, fill: int = 0) -> np.ndarray:
+    """One value for each row, filled up to as many rows as are compiled for."""
+    values = np.asarray(values)
+    missing = rows_of(len(values)) - len(values)
+    return np.pad(values, (0, missing), constant_values=fill)
 
 
 @dataclass(frozen=True)
