@@ -1,11 +1,13 @@
 """From settings to tokenised splits."""
 
-import dataclasses
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from transformer.data import dictionary
-from transformer.data.pipeline import prepare
+from transformer.data.classification import ClassSplit
+from transformer.data.pipeline import PairSplit, prepare
 from transformer.data.tokenizer import EOS
 from transformer.errors import UserError
 
@@ -55,7 +57,7 @@ def test_the_tokenizer_is_made_from_the_training_split_only(files):
 
 def test_a_given_tokenizer_is_used_as_it_is(files, write):
     data = prepare(files, log=lambda line: None)
-    other = dataclasses.replace(files, train=(write("other.tsv", "xyz\tA B C\n"),))
+    other = replace(files, train=(write("other.tsv", "xyz\tA B C\n"),))
     log: list[str] = []
     again = prepare(other, tokenizer=data.tokenizer, splits=("validation",), log=log.append)
     assert again.tokenizer is data.tokenizer
@@ -67,7 +69,7 @@ def test_a_given_tokenizer_is_used_as_it_is(files, write):
 
 def test_the_fingerprint_tells_other_data(files, write):
     def of(**values):
-        return prepare(dataclasses.replace(files, **values), log=lambda line: None).fingerprint
+        return prepare(replace(files, **values), log=lambda line: None).fingerprint
 
     same = {of(), of(), of(batch_tokens=331)}
     assert len(same) == 1
@@ -77,7 +79,7 @@ def test_the_fingerprint_tells_other_data(files, write):
 
 def test_every_training_pair_too_long(files):
     with pytest.raises(UserError, match="max_length = 1: every training pair is longer"):
-        prepare(dataclasses.replace(files, max_length=1), log=lambda line: None)
+        prepare(replace(files, max_length=1), log=lambda line: None)
 
 
 def test_a_tokenizer_needs_a_training_split(files):
@@ -112,3 +114,59 @@ def test_subwords(write, settings):
     assert data.tokenizer.vocab_size == 300
     assert data.train is not None
     assert data.tokenizer.decode_source(data.train.pairs.source(7)) == "line 7 — of  text"
+
+
+def test_answers_have_the_separator_and_one_alphabet(write, settings):
+    """Prompt and answer are one sequence, so both are spelled in the symbols of targets."""
+    path = write("pairs.tsv", "ab\tcd\nab\tefghijkl\n")
+    config = settings(
+        objective="answers",
+        train=(path,),
+        validation=(path,),
+        separator=">",
+        target_symbols="characters",
+        max_length=7,
+    )
+    lines = []
+    data = prepare(config, log=lines.append)
+    assert isinstance(data.train, PairSplit) and isinstance(data.validation, PairSplit)
+    assert data.train.sources == data.validation.sources == ["ab>"]
+    assert data.train.pairs.source(0)[:-1].tolist() == data.tokenizer.encode_target("ab>")
+    for split in ("train", "validation"):
+        expected = f"1 of 2 {split} prompts with answers longer than 7 tokens left out"
+        assert expected in lines
+    short = replace(config, max_length=6)
+    with pytest.raises(UserError, match="every prompt with its answer in train is longer"):
+        prepare(short, log=lines.append)
+
+
+def test_labelled_texts_extend_the_tokenizer(write, settings):
+    train = write("train.tsv", "b\tgood\tone\na\tbad\ttwo\n")
+    other = write("dev.tsv", "b\tgood\tthree\n")
+    config = settings(
+        objective="classification",
+        train=(train,),
+        validation=(other,),
+        columns=("label", "text", "text2"),
+        target_symbols="characters",
+    )
+    data = prepare(config, log=lambda _: None)
+    assert isinstance(data.train, ClassSplit) and isinstance(data.validation, ClassSplit)
+    assert data.train.names == data.validation.names == ("a", "b")
+    assert data.train.labels.tolist() == [1, 0] and data.validation.labels.tolist() == [1]
+    last = data.tokenizer.vocab_size - 3 + np.arange(3)
+    assert data.tokenizer.pieces(last) == ["<start>", "<delimiter>", "<end>"]
+    # A checkpoint knows the classes without the training split.
+    again = prepare(replace(config, labels=("a", "b")), data.tokenizer, ("validation",))
+    assert again.tokenizer is data.tokenizer and again.train is None
+    assert again.validation is not None
+    assert again.validation.fingerprint == data.validation.fingerprint
+
+
+def test_span_corruption_adds_sentinels(write, settings):
+    config = settings(
+        objective="span_corruption", train=(write("a.txt", "some text"),), validation_fraction=0
+    )
+    data = prepare(config, log=lambda _: None)
+    assert data.tokenizer.pieces([data.tokenizer.vocab_size - 1]) == ["<extra_id_0>"]
+    assert data.validation is None
