@@ -7,9 +7,14 @@ import pytest
 
 from transformer.data import dictionary
 from transformer.data.classification import ClassSplit
-from transformer.data.pipeline import PairSplit, prepare
+from transformer.data.pipeline import PairSplit, Split, prepare
 from transformer.data.tokenizer import EOS
 from transformer.errors import UserError
+
+
+def pairs_of(split: Split | None) -> PairSplit:
+    assert isinstance(split, PairSplit)
+    return split
 
 
 @pytest.fixture
@@ -29,11 +34,11 @@ def test_what_was_read_dropped_and_kept_is_said(files):
         "tokenizer: symbols, 8 ids",
         "4 of 11 training pairs longer than 15 tokens left out",
     ]
-    assert data.train is not None and data.validation is not None and data.test is None
-    assert len(data.train) == len(data.train.pairs) == 7
+    train, validation = pairs_of(data.train), pairs_of(data.validation)
+    assert len(train) == len(train.pairs) == 7 and data.test is None
     # Held-out pairs stay, however long, and rows of all fields belong together.
-    assert data.validation.pairs.source_lengths.tolist() == [101, 2]
-    for split in (data.train, data.validation):
+    assert validation.pairs.source_lengths.tolist() == [101, 2]
+    for split in (train, validation):
         for i, (source, answers) in enumerate(zip(split.sources, split.references, strict=True)):
             tokens = data.tokenizer.encode_source(source)
             assert split.pairs.source(i).tolist() == [*tokens, EOS]
@@ -42,11 +47,11 @@ def test_what_was_read_dropped_and_kept_is_said(files):
 
 
 def test_rows_stay_together_when_the_first_is_dropped(write, settings):
-    train = write("train.tsv", "aaaaaaa\tX\nb\tY\nccccccc\tZ\nd\tX Y\n")
-    data = prepare(settings(dataset="files", train=(train,), max_length=3), log=lambda line: None)
-    assert data.train is not None
-    assert (data.train.sources, data.train.references) == (["b", "d"], [["Y"], ["X Y"]])
-    assert data.tokenizer.decode_target(data.train.pairs.target(1)) == "X Y"
+    path = write("train.tsv", "aaaaaaa\tX\nb\tY\nccccccc\tZ\nd\tX Y\n")
+    data = prepare(settings(dataset="files", train=(path,), max_length=3), log=lambda line: None)
+    train = pairs_of(data.train)
+    assert (train.sources, train.references) == (["b", "d"], [["Y"], ["X Y"]])
+    assert data.tokenizer.decode_target(train.pairs.target(1)) == "X Y"
 
 
 def test_the_tokenizer_is_made_from_the_training_split_only(files):
@@ -93,13 +98,13 @@ def test_right_answers_are_pairs_in_training_and_references_elsewhere(settings, 
         dictionary, "load", lambda: {"train": words, "validation": words, "test": words}
     )
     data = prepare(settings(), log=lambda line: None)
-    assert data.train is not None and data.test is not None
-    assert data.train.sources == ["either", "either", "one"]
-    assert data.train.references == [["IY DH ER"], ["AY DH ER"], ["W AH N"]]
-    assert len(data.train.pairs) == 3
-    assert data.test.sources == ["either", "one"]
-    assert data.test.references == list(words.values())
-    assert len(data.test.pairs) == 2
+    train, test = pairs_of(data.train), pairs_of(data.test)
+    assert train.sources == ["either", "either", "one"]
+    assert train.references == [["IY DH ER"], ["AY DH ER"], ["W AH N"]]
+    assert len(train.pairs) == 3
+    assert test.sources == ["either", "one"]
+    assert test.references == list(words.values())
+    assert len(test.pairs) == 2
 
 
 def test_subwords(write, settings):
@@ -112,8 +117,8 @@ def test_subwords(write, settings):
     )
     data = prepare(config, log=lambda line: None)
     assert data.tokenizer.vocab_size == 300
-    assert data.train is not None
-    assert data.tokenizer.decode_source(data.train.pairs.source(7)) == "line 7 — of  text"
+    train = pairs_of(data.train)
+    assert data.tokenizer.decode_source(train.pairs.source(7)) == "line 7 — of  text"
 
 
 def test_answers_have_the_separator_and_one_alphabet(write, settings):
@@ -129,9 +134,9 @@ def test_answers_have_the_separator_and_one_alphabet(write, settings):
     )
     lines = []
     data = prepare(config, log=lines.append)
-    assert isinstance(data.train, PairSplit) and isinstance(data.validation, PairSplit)
-    assert data.train.sources == data.validation.sources == ["ab>"]
-    assert data.train.pairs.source(0)[:-1].tolist() == data.tokenizer.encode_target("ab>")
+    train = pairs_of(data.train)
+    assert train.sources == pairs_of(data.validation).sources == ["ab>"]
+    assert train.pairs.source(0)[:-1].tolist() == data.tokenizer.encode_target("ab>")
     for split in ("train", "validation"):
         expected = f"1 of 2 {split} prompts with answers longer than 7 tokens left out"
         assert expected in lines
