@@ -7,6 +7,7 @@ from tests.decoding.test_generate import Beginless
 from tests.decoding.tiny_decoder import END, MODEL, TOKENIZER, log_probs, parameters
 from transformer.config import GenerateConfig
 from transformer.decoding.generate import Generator
+from transformer.errors import UserError
 
 PROMPTS = ["abc", "g", "fedcbagfedcbagfedcb"]
 
@@ -63,6 +64,8 @@ def test_a_beam_does_not_depend_on_the_batch_or_on_what_was_read_before():
     known = Generator(MODEL, parameters(), TOKENIZER, GenerateConfig()).prefill("ab")
     (continued,) = search(TOKENIZER, ["c"], known, **settings)
     assert [o.ids for o in continued] == [o.ids for o in together[0]]
+    with pytest.raises(UserError, match=r"^prompt 1 is empty: expected text, a beam goes on from"):
+        search(TOKENIZER, [""], known, **settings)
     # A stop string cuts an output as it cuts a sample.
     (cut,) = search(TOKENIZER, PROMPTS[1:2], **settings, stop=(together[1][0].text[2:4],))
     text = together[1][0].text

@@ -19,6 +19,7 @@ from transformer.decoding.prefix import bucket
 from transformer.errors import UserError
 from transformer.models.cache import cache_bytes
 from transformer.models.decoder import Decoder
+from transformer.models.seq2seq import Seq2Seq
 
 PROMPTS = ["abc", "g", "fedcbagfedcba", "ga", "cabbage", "dad", "abacadae" * 3]
 SETTINGS = GenerateConfig(max_new_tokens=12)
@@ -290,6 +291,11 @@ def test_settings_that_do_not_fit_the_model():
             Generator(tiny.MODEL, tiny.parameters(), tiny.TOKENIZER, settings)
     with pytest.raises(UserError, match="a prefix is for language models"):
         Generator(tiny.MODEL, tiny.parameters(), tiny.TOKENIZER, SETTINGS).prefill("abc")
+    short = Seq2Seq(dataclasses.replace(tiny.CONFIG, max_positions=11))
+    with pytest.raises(UserError, match=r"^max_new_tokens = 12: expected at most max_positions"):
+        Generator(short, tiny.parameters(), tiny.TOKENIZER, SETTINGS)
+    longest = dataclasses.replace(SETTINGS, max_new_tokens=11)
+    Generator(short, tiny.parameters(), tiny.TOKENIZER, longest).generate(["abc"])
 
 
 def test_nan_is_named():

@@ -136,6 +136,9 @@ class Generator:
                 "beam_size, context and begin are for language models, this model is an "
                 "encoder_decoder; `transformer translate` searches with a beam"
             )
+        new = config.max_new_tokens
+        if isinstance(model, Seq2Seq) and limit is not None and new > limit:
+            raise UserError(f"max_new_tokens = {new}: expected at most max_positions = {limit}")
 
     def prefill(self, text: Text) -> Prefix:
         """Reads a text once, for any number of calls to go on from.
@@ -205,8 +208,9 @@ class Generator:
             before = 0 if prefix is None else len(prefix.ids[0])
             if not before and (config.begin or not ids):
                 ids = [*self._begin_ids, *ids]
-        if not ids and not before:
-            raise UserError(f"{name} is empty: expected text, the tokenizer has no begin symbol")
+        if not ids and (not before or config.beam_size > 1):
+            why = "a beam goes on from its end" if before else "the tokenizer has no begin symbol"
+            raise UserError(f"{name} is empty: expected text, {why}")
         try:
             check_ids(ids, self.vocabulary.size)
         except UserError as error:
