@@ -107,6 +107,15 @@ def test_gpt2s_one_special_token_is_begin_end_and_padding():
     assert special == SpecialIds(pad=7, begin=7, end=7, never=())
 
 
+def test_outputs_of_an_encoder_decoder_begin_with_padding_if_nothing_else_is_said():
+    """Recent programs write T5's ``config.json`` without decoder_start_token_id."""
+    settings = {"is_encoder_decoder": True, "pad_token_id": 0, "eos_token_id": 1}
+    special = find_special(settings, {"bos_token": "<s>"}, {"<s>": 3}.get, 8)
+    assert special == SpecialIds(pad=0, begin=0, end=1, never=(0,))
+    special = find_special(settings | {"decoder_start_token_id": 5}, {}, {}.get, 8)
+    assert special.begin == 5
+
+
 def test_ids_beyond_the_vocabulary_name_nothing():
     """A character model saved with GPT-2's untouched defaults says eos_token_id = 50256."""
     special = find_special({"eos_token_id": 50256, "bos_token_id": 50256}, {}, {}.get, 65)

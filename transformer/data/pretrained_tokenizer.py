@@ -148,7 +148,7 @@ def find_special(
     untouched defaults are, name nothing), ``tokenizer_config.json`` (``eos_token``), the usual
     names. Rows are filled up with the end where there is no padding (with 0 where there is
     neither), and begin with it where there is no begin; the outputs of encoder-decoders
-    begin with ``decoder_start_token_id``.
+    begin with ``decoder_start_token_id``, or as T5's and Marian's with padding.
 
     Args:
         settings: of the model's ``config.json``.
@@ -170,7 +170,7 @@ def find_special(
     end, unknown = look_up("eos_token"), look_up("unk_token")
     begin, pad = look_up("decoder_start_token"), look_up("pad_token")
     if begin < 0:
-        begin = look_up("bos_token")
+        begin = pad if settings.get("is_encoder_decoder") else look_up("bos_token")
     if begin < 0:
         begin = end
     never = sorted({pad, begin, unknown} - {end, -1})
