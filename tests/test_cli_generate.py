@@ -119,6 +119,7 @@ def test_an_encoder_decoder_generates_from_sources(run, encoder_decoder):  # noq
         (["--max-new-tokens", "66"], "prompt 1 has 2 tokens, and max_new_tokens = 66: expected"),
         (["--prompt", "a" * 68], "prompt 1 has 68 tokens: expected at most model.max_positions"),
         (["--context", "67"], "context = 67: expected less than model.max_positions = 67"),
+        (["--prompt", "a\udcff"], "--prompt: U+DCFF at position 1 is no character; expected UTF-8"),
         (["--top-n", "3"], "unknown setting --top-n; did you mean --top-"),
         (["--checkpoint", "nowhere"], "nowhere: no such directory"),
     ],
@@ -198,6 +199,8 @@ def test_mistakes_in_scoring(run, decoder, encoder_decoder, tmp_path):  # noqa: 
     path.write_bytes(b"abc\xff")
     score = ["score", "--checkpoint", decoder]
     assert_refused(run(*score, stdin=b"a\tb\n\nc\n"), "<stdin>:3: 1 columns; expected two")
+    long = b"a\tb\n\n" + b"a" * 68 + b"\tb\n"
+    assert_refused(run(*score, stdin=long), "error: <stdin>:3 has 68 tokens to be read: expected")
     assert_refused(run(*score, "--text", path), "expected UTF-8, found byte 3")
     assert_refused(run(*score, "--text", tmp_path / "txt.txt"), "No such file or directory; did")
     path.write_bytes(b"abc")

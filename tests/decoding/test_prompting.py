@@ -108,6 +108,7 @@ def test_what_all_prompts_begin_with_is_read_once(task, monkeypatch):
         ({"template": "{input}"}, "template = '{input}': expected {answer} once"),
         ({"template": "{answer}{input}"}, "expected {input} before {answer}"),
         ({"description": 3}, "description = 3: expected a text"),
+        ('{"queries": "\\ud800"}', "the task: U+D800 at position 13 is no character; expected"),
         ({"examples": [{"input": "a"}]}, "example 1: answer is missing"),
         ({"examples": [{"input": "a", "answer": 3}]}, "answer 1 = 3: expected a text"),
         ({"choices": ["a"]}, "query 1: choices = ['a']: expected at least 2 texts"),

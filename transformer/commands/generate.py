@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from transformer.commands.base import OnCheckpoint, standard_input, trained_config
 from transformer.config import GenerateConfig
+from transformer.data.sources import check_text
 from transformer.decoding.generate import Generator, Piece
 
 # A person watches: a call of the device should not take much longer than this, in seconds.
@@ -44,6 +45,7 @@ class Generate(GenerateConfig, OnCheckpoint):
         return cls(begin=begin, max_new_tokens=new)
 
     def run(self) -> int:
+        check_text(self.prompt or "", "--prompt")
         model, params, tokenizer, _ = self.load_any()
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(GenerateConfig)}
         config = GenerateConfig(**{**fields, "stop": tuple(map(_unescape, self.stop))})

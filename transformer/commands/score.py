@@ -66,7 +66,8 @@ class Score(OnCheckpoint):
                         "expected two, context TAB continuation"
                     )
                 pairs[i] = context, others[0]
-        scores = dict(zip(pairs, scorer.score(list(pairs.values())), strict=True))
+        names = [f"<stdin>:{first + i}" for i in pairs]
+        scores = dict(zip(pairs, scorer.score(list(pairs.values()), names), strict=True))
         return (_format(scores.get(i)) for i in range(len(lines)))
 
 

@@ -128,6 +128,23 @@ def decode_lines(data: bytes, place: object, first: int = 1) -> list[str]:
     return _lines(_decode(data, place, first))
 
 
+def check_text(text: str, place: object) -> None:
+    """Refuses what only looks like text: half a surrogate pair, which UTF-8 cannot spell.
+
+    Arguments of the command line that were not UTF-8 become such, and escapes in JSON can be.
+
+    Raises:
+        UserError: names the place.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise UserError(
+            f"{place}: U+{code:04X} at position {error.start} is no character; expected UTF-8 text"
+        ) from error
+
+
 def _decode(data: bytes, place: object, first: int = 1) -> str:
     try:
         text = data.decode("utf-8-sig" if first == 1 else "utf-8")

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformer.data.sources import check_text
 from transformer.decoding.scoring import Score, Scorer, common_length
 from transformer.errors import UserError, did_you_mean, did_you_mean_file
 from transformer.models.decoder import Decoder
@@ -123,6 +124,7 @@ def load_task(path: str | Path) -> Task:
     except ValueError as error:
         raise UserError(f"{path}: expected JSON ({error})") from error
     try:
+        check_text(json.dumps(values, ensure_ascii=False), "the task")
         return _task(values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error

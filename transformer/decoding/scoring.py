@@ -117,14 +117,20 @@ class Scorer:
         if begin and not self._begin:
             raise UserError("begin = True: the tokenizer has no begin token")
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
+    def score(
+        self, pairs: Sequence[tuple[str, str]], names: Sequence[str] | None = None
+    ) -> list[Score]:
         """Of each (context, continuation).
+
+        Args:
+            pairs: texts.
+            names: what errors call them; None: text 1, text 2, ...
 
         Raises:
             UserError: a pair has too many tokens, or an empty context where the tokenizer has
                 no begin token; or the model gives NaN.
         """
-        found = self.score_ids([self.split(*pair) for pair in pairs])
+        found = self.score_ids([self.split(*pair) for pair in pairs], names=names)
         return [
             Score(log_probs, len(text.encode()))
             for log_probs, (_, text) in zip(found, pairs, strict=True)
@@ -154,20 +160,25 @@ class Scorer:
         return read(self.model, self.params, [ids])
 
     def score_ids(
-        self, pairs: Sequence[tuple[Ids, Ids]], prefix: Prefix | None = None
+        self,
+        pairs: Sequence[tuple[Ids, Ids]],
+        prefix: Prefix | None = None,
+        names: Sequence[str] | None = None,
     ) -> list[list[float]]:
         """The log-probability of each continuation's tokens.
 
         Args:
             pairs: ids of contexts and continuations. A language model's context has at least one.
             prefix: what was read before every context, from `prefill`.
+            names: as of `score`.
 
         Raises:
             UserError: as of `score`.
         """
         before = 0 if prefix is None else len(prefix.ids[0])
-        for i, (context, continuation) in enumerate(pairs):
-            self._check(f"text {i + 1}", context, continuation, before)
+        names = names or [f"text {i + 1}" for i in range(len(pairs))]
+        for name, (context, continuation) in zip(names, pairs, strict=True):
+            self._check(name, context, continuation, before)
         found: list[list[float]] = [[] for _ in pairs]
         full = [i for i, (_, continuation) in enumerate(pairs) if len(continuation)]
         order = sorted(full, key=lambda i: -len(pairs[i][0]) - len(pairs[i][1]))
@@ -177,7 +188,7 @@ class Scorer:
             for i, row in zip(some, scores, strict=False):
                 found[i] = row[: len(pairs[i][1])].tolist()
                 if np.isnan(found[i]).any():
-                    raise UserError(f"text {i + 1}: expected probabilities of the model, found NaN")
+                    raise UserError(f"{names[i]}: expected probabilities of the model, found NaN")
         return found
 
     def perplexity(
