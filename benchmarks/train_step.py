@@ -1,7 +1,9 @@
-"""Speed of the training step of Transformer-tiny on real pairs, beside another program.
+"""Speed of a training step on real data, beside another program.
 
 python -m benchmarks.train_step --train train.en.gz train.de.gz \
     --peer "python torch_mt.py speed --fast --attn manual --steps 10"
+python -m benchmarks.train_step --config configs/gpt_char.py --train input.txt --steps 200 \
+    --peer "python nanogpt_speed.py --windows 3" --unit tok/s
 
 Counts real target tokens, end symbols included, padding not: a batch's waste is ours to bear.
 """
@@ -29,8 +31,10 @@ CONFIG = Path(__file__).parents[1] / "configs" / "multi30k_tiny.py"
 
 
 def main(
-    train: tuple[str, str],
+    train: tuple[str, ...],
+    config: Path = CONFIG,
     peer: str | None = None,
+    unit: str = "tgt tok/s",
     steps: int = 30,
     rounds: int = 3,
     trace: str | None = None,
@@ -38,26 +42,28 @@ def main(
     """Measures training steps.
 
     Args:
-        train: two line-parallel files.
+        train: files of the configuration's kind: line-parallel pairs, or texts.
+        config: what is trained; Transformer-tiny with the biases in attention of the peer's.
         peer: a command to compare with, see `benchmarks.peer`.
+        unit: what the peer writes after its speed.
         steps: steps a round.
         rounds: rounds, in turn with the peer.
         trace: write a profile of three steps to this directory.
     """
-    config = configuration.load(CONFIG)
-    prepared = prepare(dataclasses.replace(config.data, train=train), splits=("train",))
+    settings = configuration.load(config)
+    data = dataclasses.replace(settings.data, train=train)
+    prepared = prepare(data, splits=("train",))
     assert prepared.train is not None
-    # The peer's projections have biases.
-    shape = dataclasses.replace(
-        config.model, vocab_size=config.data.vocab_size, attention_bias=True
-    )
-    all_batches = training_batches(prepared.train, config.data, prepared.tokenizer, seed=0)
+    shape = dataclasses.replace(settings.model, vocab_size=prepared.tokenizer.vocab_size)
+    if config == CONFIG:
+        shape = dataclasses.replace(shape, attention_bias=True)
+    all_batches = training_batches(prepared.train, data, prepared.tokenizer, seed=0)
     epoch = range(all_batches.steps_per_epoch)
     shapes = {all_batches.batch(number)["targets"].shape for number in epoch}
     model = build_model(shape)
-    schedule = make_schedule(config.optimizer, shape.model_dim, config.train.steps)
-    optimizer = make_optimizer(config.optimizer, schedule)
-    step = make_train_step(model, optimizer, schedule, config.train.label_smoothing, seed=0)
+    schedule = make_schedule(settings.optimizer, shape.model_dim, settings.train.steps)
+    optimizer = make_optimizer(settings.optimizer, schedule)
+    step = make_train_step(model, optimizer, schedule, settings.train.label_smoothing, seed=0)
     state = init_state(model, optimizer, seed=0)
     batches = prefetch(all_batches, 0, 10**9)
     began, seen = time.perf_counter(), set()
@@ -80,10 +86,10 @@ def main(
             tokens += int(batch["weights"].sum())
         jax.block_until_ready(state)
         seconds = time.perf_counter() - began
-        print(f"{seconds / steps * 1e3:.0f} ms a step, {tokens / steps:.0f} target tokens in it")
+        print(f"{seconds / steps * 1e3:.1f} ms a step, {tokens / steps:.0f} target tokens in it")
         return tokens / seconds
 
-    print(alternate(measure, peer, "tgt tok/s", rounds))
+    print(alternate(measure, peer, unit, rounds))
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
     if trace is not None:
         with jax.profiler.trace(trace):
