@@ -11,26 +11,14 @@ equally large GPT-3 (Brown et al. 2020, table 2.1 and appendix B): half a millio
 here 64 micro-batches of 8 rows.
 """
 
-from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
+import dataclasses
+
+from transformer.config import Config, DataConfig, OptimizerConfig, TrainConfig
+from transformer.models.presets import PRESETS
 
 config = Config(
-    model=ModelConfig(
-        architecture="decoder",
-        num_layers=12,
-        model_dim=768,
-        ff_dim=3072,
-        num_heads=12,
-        positions="learned",
-        max_positions=1024,
-        activation="gelu_tanh",
-        norm_placement="pre",
-        norm_epsilon=1e-5,
-        attention_bias=True,
-        embedding_scaling="none",
-        initializer="scaled_normal",
-        dropout=0.1,
-        attention_dropout=0.1,
-    ),
+    # As many ids as the tokenizer has.
+    model=dataclasses.replace(PRESETS["gpt2"], vocab_size=None),
     data=DataConfig(
         objective="language_model",
         dataset="files",

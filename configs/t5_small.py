@@ -13,26 +13,14 @@ size, and a constant rate takes the place of 1 / sqrt(step). A test run on a CPU
     --train.accumulate 1 --data.block-length 128 --data.batch-tokens 2048 --train.steps 300
 """
 
-from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
+import dataclasses
+
+from transformer.config import Config, DataConfig, OptimizerConfig, TrainConfig
+from transformer.models.presets import PRESETS
 
 config = Config(
-    model=ModelConfig(
-        num_layers=6,
-        model_dim=512,
-        ff_dim=2048,
-        num_heads=8,
-        positions="relative",
-        activation="relu",
-        norm="rms",
-        norm_placement="pre",
-        ff_bias=False,
-        scale_attention=False,
-        embedding_scaling="output",
-        initializer="t5",
-        dropout=0.1,
-        attention_dropout=0.1,
-        ff_dropout=0.1,
-    ),
+    # As many ids as the tokenizer has.
+    model=dataclasses.replace(PRESETS["t5-small"], vocab_size=None),
     data=DataConfig(
         objective="span_corruption",
         tokenizer="sentencepiece",
