@@ -8,7 +8,10 @@ python train.py --config configs/gpt_classify.py --workdir runs/sst2 --train.ini
     --data.train train.tsv.gz --data.validation dev.tsv
 transformer evaluate --checkpoint runs/sst2 --split validation
 
-Without --train.init-from the model starts from random parameters. For CoLA:
+Without --train.init-from the model starts from random parameters. Measured with 1,000 steps (two
+thirds of an epoch): 78.4 % of the 872 development sentences right after a pre-training of 600 steps
+(1.2 million tokens), 79.5 % without one; always the same answer has 50.9 %. One standard error is
+1.4 %: so short a pre-training is worth nothing here. For CoLA:
 --data.columns - label - text --data.no-header
 """
 
