@@ -273,6 +273,22 @@ DECODER = ModelConfig("decoder")
             "data.max_length = 256: expected at most model.max_positions = 255",
         ),
         (
+            {"model": ModelConfig(positions="learned", max_positions=256)},
+            "data.max_length = 256: expected below model.max_positions = 256",
+        ),
+        (
+            {
+                "model": ModelConfig(positions="learned", max_positions=1023),
+                "data": DataConfig("span_corruption"),
+            },
+            "data.block_length = 1024: expected at most model.max_positions = 1023",
+        ),
+        (
+            {"model": ModelConfig(positions="learned", max_positions=1073)},
+            "decode.max_source_length = 1024: expected at most model.max_positions = 1073, with "
+            "decode.extra_length = 50",
+        ),
+        (
             {"model": ModelConfig("decoder", num_classes=2), "data": TEXTS},
             "model.num_classes = 2: expected None, because data.objective = 'language_model'",
         ),
@@ -282,7 +298,7 @@ DECODER = ModelConfig("decoder")
             "'language_model', or no settings of the model and train.init_from",
         ),
     ],
-    ids=["texts", "decoder", "long", "answers", "classes", "said"],
+    ids=["texts", "decoder", "long", "answers", "pairs", "spans", "outputs", "classes", "said"],
 )
 def test_model_and_data_must_fit(sections, message):
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):

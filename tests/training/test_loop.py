@@ -20,6 +20,7 @@ import transformer.training.loop as loop
 from transformer.config import (
     Config,
     DataConfig,
+    DecodeConfig,
     ModelConfig,
     OptimizerConfig,
     TrainConfig,
@@ -278,4 +279,15 @@ def test_a_mistake_in_the_data_leaves_nothing_behind(config, tmp_path):
     missing = replace(config.data, train=(str(tmp_path / "missing.tsv"),))
     with pytest.raises(UserError, match=r"missing\.tsv: no such file"):
         train(replace(config, data=missing), tmp_path / "run", quiet())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_held_out_pair_beyond_the_table_of_positions_is_named(config, tmp_path):
+    (tmp_path / "long.tsv").write_text("abc\tc b a\nabcabc\tc b a\n")
+    data = replace(config.data, max_length=3, validation=(str(tmp_path / "long.tsv"),))
+    model = replace(config.model, positions="learned", max_positions=6)
+    long = replace(config, model=model, data=data, decode=DecodeConfig(1, 0.0, 2, 4))
+    expected = r"^held-out pair with the source 'abcabc': 7 tokens, .* model\.max_positions = 6$"
+    with pytest.raises(UserError, match=expected):
+        train(long, tmp_path / "run", quiet())
     assert not (tmp_path / "run").exists()

@@ -27,25 +27,41 @@ class Config:
     def __post_init__(self) -> None:
         if self.leaves_model:
             return
-        objective, expected = self.data.objective, _ARCHITECTURES[self.data.objective]
+        objective = self.data.objective
+        expected_architecture = _ARCHITECTURES[objective]
         require(
-            self.model.architecture == expected,
+            self.model.architecture == expected_architecture,
             "model.architecture",
             self.model.architecture,
-            f"{expected!r}, because data.objective = {objective!r}, or no settings of the model "
-            "and train.init_from",
+            f"{expected_architecture!r}, because data.objective = {objective!r}, or no settings "
+            "of the model and train.init_from",
         )
         longest = self.model.max_positions
         if (name := _LENGTHS.get(objective)) and longest is not None:
             length = getattr(self.data, name)
             expected = f"at most model.max_positions = {longest}"
             require(length <= longest, f"data.{name}", length, expected)
+        if self.model.positions == "learned" and expected_architecture == "encoder_decoder":
+            self._check_lengths(longest or 0)
         require(
             self.model.num_classes is None or objective == "classification",
             "model.num_classes",
             self.model.num_classes,
             f"None, because data.objective = {objective!r}",
         )
+
+    def _check_lengths(self, longest: int) -> None:
+        """Beyond the table of an encoder-decoder's positions a device would take its last row."""
+        limit = f"model.max_positions = {longest}"
+        if self.data.objective == "translation":  # the end symbol is not counted
+            length = self.data.max_length
+            require(length < longest, "data.max_length", length, f"below {limit}")
+        else:
+            length = self.data.block_length
+            require(length <= longest, "data.block_length", length, f"at most {limit}")
+        length, extra = self.decode.max_source_length, self.decode.extra_length
+        expected = f"at most {limit}, with decode.extra_length = {extra}"
+        require(length + extra <= longest, "decode.max_source_length", length, expected)
 
     @property
     def leaves_model(self) -> bool:

@@ -14,6 +14,7 @@ from transformer.data.objectives import held_out_batches
 from transformer.data.pipeline import PairSplit, Split
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.translate import Translator
+from transformer.errors import UserError
 from transformer.functional.losses import LossSums
 from transformer.models.build import Model
 from transformer.models.classifier import Classifier
@@ -55,6 +56,8 @@ class Evaluator:
         self._batches = held_out_batches(split, config.data, tokenizer)
         self._step = make_eval_step(model, config.train.label_smoothing)
         pairs = split if isinstance(split, PairSplit) else None
+        if pairs and config.model.positions == "learned":
+            _check_lengths(pairs, config.model.max_positions or 0)
         count = min(config.train.eval_examples, len(pairs)) if pairs else 0
         chosen = evenly_spread(count, len(split))
         self._sources = [pairs.sources[i] for i in chosen] if pairs else []
@@ -89,3 +92,14 @@ class Evaluator:
         translator = Translator(self._model, params, self._tokenizer, self._greedy)
         outputs = translator.translate(self._sources)
         return score(self._by_errors, [best[0].text for best in outputs], self._references)
+
+
+def _check_lengths(split: PairSplit, longest: int) -> None:
+    """Beyond the table of positions a device would take its last row."""
+    lengths = np.maximum(split.pairs.source_lengths, split.pairs.target_lengths)
+    if lengths.max() > longest:
+        source = split.sources[int(lengths.argmax())]
+        raise UserError(
+            f"held-out pair with the source {source[:40]!r}: {lengths.max()} tokens, the end "
+            f"counted: expected at most model.max_positions = {longest}"
+        )
