@@ -1,6 +1,5 @@
 """Prompts with answers: one sequence, whose loss is on the answer."""
 
-import numpy as np
 import pytest
 
 from transformer.config import DataConfig
