@@ -3,7 +3,10 @@
 import io
 import json
 import sys
+from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,9 +15,12 @@ from tests.interop.goldens import published
 from tests.interop.test_folder import write_folder
 from tests.interop.test_tokenizer_files import spiece, word_level
 from transformer.cli import main
+from transformer.config import Config, DataConfig, TrainConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.interop.transfer import export_model, import_model
+from transformer.models.build import build_model
 from transformer.training.checkpoint import load_for_inference
+from transformer.training.loop import train
 
 pytest.importorskip("tokenizers")
 
@@ -45,6 +51,36 @@ def test_import_and_export(tmp_path, capsys):
     assert_trees_close(tensors_of(back), tensors_of(theirs), tolerance=0.0)
     settings = json.loads((back / "config.json").read_text())
     assert settings["eos_token_id"] == 1 and settings["model_type"] == "gpt2"
+
+
+def test_an_imported_model_is_tuned_on_answers(tmp_path):
+    """From the imported weights, with the loss on the answers alone, and back to a folder."""
+    theirs, origin = write_folder(tmp_path / "hf", "gpt2"), tmp_path / "imported"
+    word_level(theirs, size=29)
+    import_model(theirs, origin)
+    (tmp_path / "pairs.tsv").write_text("w2 w3\tw4\nw5\tw6 w7\n")
+    data = DataConfig(
+        "answers",
+        train=(str(tmp_path / "pairs.tsv"),),
+        data_dir=str(tmp_path),
+        max_length=10,
+        batch_tokens=64,
+        separator=" ",
+    )
+    settings = TrainConfig(steps=1, init_from=str(origin), label_smoothing=0.0)
+    before = load_for_inference(origin)
+    without = replace(before.config.model, dropout=0.0, attention_dropout=0.0)
+    result = train(Config(without, data, train=settings), tmp_path / "tuned")
+    model, params = build_model(without), before.params
+    # begin, the prompt, the answer, the end; </s> is both.
+    rows = [([1, 2, 3, 4, 1], 2), ([1, 5, 6, 7, 1], 3)]
+    nll = 0.0
+    for ids, answer in rows:
+        logits = jnp.asarray(model.apply({"params": params}, jnp.array([ids[:-1]])))[0]
+        log_probs = jax.nn.log_softmax(logits)[jnp.arange(4), jnp.array(ids[1:])]
+        nll -= float(log_probs[-answer:].sum())
+    assert result.history[0]["loss"] == pytest.approx(nll / 5, rel=1e-5)
+    assert export_model(tmp_path / "tuned", tmp_path / "back").architecture == "GPT2LMHeadModel"
 
 
 def test_an_imported_translator_translates(tmp_path, capsys, monkeypatch):
