@@ -137,3 +137,27 @@ def test_without_the_extra_the_message_says_what_to_install(monkeypatch, folder)
     monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
     with pytest.raises(UserError, match=r'pip install "transformer\[hf\]"'):
         PretrainedTokenizer.from_file(folder / "tokenizer.json")
+
+
+def test_a_tokenizer_that_begins_every_text_says_so(tmp_path):
+    """Llama's: prompts without its begin id give worse text, and no error."""
+    model = byte_level()
+    assert not PretrainedTokenizer(model.to_str(), SpecialIds(0, 1, 2, ())).begins_texts
+    begins = {"add_bos_token": True}
+    assert PretrainedTokenizer(model.to_str(), SpecialIds(0, 1, 2, ()), begins).begins_texts
+    assert not PretrainedTokenizer(model.to_str(), SpecialIds(0, -1, 2, ()), begins).begins_texts
+    model.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    found = PretrainedTokenizer(model.to_str(), SpecialIds(0, 1, 2, ()))
+    assert found.begins_texts
+    # What the program itself puts there is not put there twice.
+    assert found.encode_source("a")[:1] != [1]
+
+
+def test_special_ids_at_the_top_of_a_vocabulary_with_gaps(tmp_path):
+    words = {"<unk>": 0, "a": 1, "</s>": 9}
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    model.save(str(tmp_path / "tokenizer.json"))
+    found = PretrainedTokenizer.from_file(tmp_path / "tokenizer.json", {"eos_token_id": 9})
+    assert found.vocab_size == 10 and found.special.end == 9

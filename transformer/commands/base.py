@@ -14,7 +14,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.models.build import Model, build_model
 from transformer.models.seq2seq import Seq2Seq
-from transformer.training.checkpoint import load_config, load_for_inference
+from transformer.training.checkpoint import load_config, load_for_inference, load_tokenizer
 
 _BLOCK = 2048
 """Lines of standard input worked on, and written, together."""
@@ -76,6 +76,16 @@ class OnCheckpoint(Command):
 def trained_config(checkpoint: str | None, step: str) -> Config:
     """The settings a checkpoint was trained with; the defaults where none is named (--help)."""
     return Config() if checkpoint is None else load_config(checkpoint, step)
+
+
+def begins_texts(checkpoint: str | None, step: str) -> bool:
+    """Whether a text should follow the tokenizer's begin id: the model was trained on answers,
+    where every prompt does, or its published tokenizer puts it there."""
+    if checkpoint is None:
+        return False
+    if load_config(checkpoint, step).data.objective == "answers":
+        return True
+    return Tokenizer.from_json(load_tokenizer(checkpoint, step)).begins_texts
 
 
 def require_folder(option: str, path: Path) -> None:

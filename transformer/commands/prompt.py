@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import tyro
 
-from transformer.commands.base import OnCheckpoint
+from transformer.commands.base import OnCheckpoint, begins_texts
 from transformer.decoding.prompting import NORMALIZATIONS, evaluate, load_task
 from transformer.decoding.scoring import Scorer
 from transformer.errors import UserError
@@ -26,12 +26,16 @@ class Prompt(OnCheckpoint):
     shots: tuple[int, ...] = (0,)
     """Examples in the prompt; several numbers are tried one after the other."""
     begin: bool = False
-    """Precede the prompt by the tokenizer's begin token, as a new document."""
+    """Precede the prompt by the tokenizer's begin token, as a new document; by default if
+    the model's tokenizer does, or if it was trained on answers."""
     batch_size: int = 8
     """Choices scored together; no score depends on it."""
 
     required: ClassVar = ("checkpoint", "task")
-    located_by: ClassVar = ()
+
+    @classmethod
+    def defaults(cls, checkpoint: str | None = None, step: str = "best") -> "Prompt":
+        return cls(begin=begins_texts(checkpoint, step))
 
     def run(self) -> int:
         task = load_task(self.task)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer.commands.base import OnCheckpoint, standard_input, trained_config
+from transformer.commands.base import OnCheckpoint, begins_texts, standard_input
 from transformer.decoding.scoring import Score as Found
 from transformer.decoding.scoring import Scorer
 from transformer.errors import UserError, did_you_mean_file
@@ -28,13 +28,14 @@ class Score(OnCheckpoint):
     """Tokens of a text counted in each window, given those before them; None: half the window. 1
     is the slowest, and gives every token the most context."""
     begin: bool = False
-    """Precede each context, or the text, by the tokenizer's begin token, as a new document."""
+    """Precede each context, or the text, by the tokenizer's begin token, as a new document; by
+    default if the model's tokenizer does, or if it was trained on answers."""
     batch_size: int = 8
     """Texts or windows scored together; no score depends on it."""
 
     @classmethod
     def defaults(cls, checkpoint: str | None = None, step: str = "best") -> "Score":
-        return cls(begin=trained_config(checkpoint, step).data.objective == "answers")
+        return cls(begin=begins_texts(checkpoint, step))
 
     def run(self) -> int:
         text = None if self.text is None else _read(self.text)

@@ -1,6 +1,7 @@
 """How text is generated."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from transformer.config.require import require
@@ -24,7 +25,12 @@ class SamplingConfig:
     """Draw from the tokens at least this times as probable as the most probable one."""
 
     def __post_init__(self) -> None:
-        require(self.temperature >= 0, "temperature", self.temperature, "0 (greedy) or above")
+        require(
+            0 <= self.temperature < math.inf,
+            "temperature",
+            self.temperature,
+            "0 (greedy) or above",
+        )
         require(
             self.top_k is None or self.top_k >= 1, "top_k", self.top_k, "at least 1, or None (all)"
         )

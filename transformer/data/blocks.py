@@ -52,6 +52,8 @@ class BlockBatches:
                 f"data.train: {len(store.tokens)} tokens; expected more than "
                 f"data.block_length = {length}"
             )
+        if self._pairs < 1:
+            raise UserError("data: found a text of one token; expected another one to predict")
         # Wherever the first cut is, there are no more rows than this.
         self._rows = 1 + -(-(self._pairs - 1) // length) if shuffle else -(-self._pairs // length)
         most = batch_tokens // length * group

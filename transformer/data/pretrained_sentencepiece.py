@@ -44,6 +44,7 @@ class SentencePieceFile(Tokenizer):
     ) -> None:
         self.model, self.special, self.sentinels = model, special, sentinels
         self.config = dict(config or {})
+        self.begins_texts = bool(self.config.get("add_bos_token")) and special.begin >= 0
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self._pieces = self._processor.get_piece_size()
 

@@ -40,7 +40,10 @@ class PretrainedTokenizer(Tokenizer):
     def __init__(self, text: str, special: SpecialIds, config: Mapping[str, Any] | None = None):
         self.text, self.special, self.config = text, special, dict(config or {})
         self._model = _parse(text)
-        self._size = 1 + max(self._model.get_vocab(with_added_tokens=True).values(), default=-1)
+        self._size = _size(self._model)
+        first = self._model.encode("a", add_special_tokens=True).ids[:1]
+        asked = bool(self.config.get("add_bos_token")) or first == [special.begin]
+        self.begins_texts = special.begin >= 0 and asked
         control = {special.pad, special.begin, special.end, *special.never}
         self._model = _parse(_with_control_tokens(text, control))
         self._model.encode_special_tokens = True
@@ -59,8 +62,8 @@ class PretrainedTokenizer(Tokenizer):
         path = Path(path)
         text, config = read_text(path), tokenizer_config(path.parent)
         try:
-            vocabulary = _parse(text).get_vocab(with_added_tokens=True)
-            special = find_special(settings or {}, config, vocabulary.get, len(vocabulary))
+            model = _parse(text)
+            special = find_special(settings or {}, config, model.token_to_id, _size(model))
             return cls(text, special, config)
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
@@ -221,6 +224,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected a JSON object, found {type(values).__name__}")
     return values
+
+
+def _size(model: Any) -> int:
+    """Ids of a tokenizer of the library: there may be gaps between them."""
+    return 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
 
 
 def _parse(text: str) -> Any:

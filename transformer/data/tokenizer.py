@@ -67,6 +67,8 @@ class Tokenizer(ABC):
 
     kind: str
     special = SpecialIds(PAD, BOS, EOS, never=(PAD, UNK, BOS))
+    begins_texts = False
+    """Whether its model expects the begin id before every text, as Llama does."""
 
     @property
     @abstractmethod

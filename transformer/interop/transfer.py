@@ -1,5 +1,6 @@
 """From a Hugging Face folder to a checkpoint, and back."""
 
+import dataclasses
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -55,7 +56,11 @@ def import_model(
         chosen = ids_as_text(model.settings, model.config.vocab_size or 0)
     else:
         chosen = read_tokenizer(folder, model.settings, model.config)
-    config = _experiment(model.config)
+    network = model.config
+    if network.architecture == "encoder_decoder":
+        # Where config.json does not say it, the tokenizer's files do.
+        network = dataclasses.replace(network, pad_id=chosen.special.pad)
+    config = _experiment(network)
     state = TrainState(jnp.zeros((), jnp.int32), model.params, ())
     meta = Meta(0, to_dict(config), chosen.to_json(), fingerprint="imported")
     with Checkpoints(workdir / "checkpoints", keep=1) as checkpoints:

@@ -194,6 +194,11 @@ def load_config(path: str | Path, step: int | str = "best") -> Config:
     return from_dict(_read_meta(_locate(path, step)[-1]).config)
 
 
+def load_tokenizer(path: str | Path, step: int | str = "best") -> dict[str, Any]:
+    """The tokenizer alone, as JSON; arguments and errors as of `load_for_inference`."""
+    return _read_meta(_locate(path, step)[-1]).tokenizer
+
+
 def average(trees: Any) -> Any:
     """The mean of parameter trees, leaf by leaf, in float64 (paper section 6.1).
 
