@@ -181,8 +181,8 @@ def test_symbols_json_round_trip():
 
 
 def test_from_json_refuses_others():
-    with pytest.raises(UserError, match="'bytes': expected sentencepiece or symbols"):
-        Tokenizer.from_json({"kind": "bytes"})
+    with pytest.raises(UserError, match="'runes': expected sentencepiece or symbols or bytes or"):
+        Tokenizer.from_json({"kind": "runes"})
 
 
 @pytest.mark.parametrize("token", [-1, 11, 2**31])

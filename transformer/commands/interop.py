@@ -13,9 +13,9 @@ from transformer.interop.transfer import TokenizerChoice, export_model, import_m
 class Import(Command):
     """Read a published model (a Hugging Face folder) into a checkpoint."""
 
-    from_: Annotated[str, tyro.conf.arg(name="from")] = "(required)"
+    from_: Annotated[str, tyro.conf.arg(name="from")] = tyro.MISSING
     """Directory with config.json, model.safetensors (or its parts) and tokenizer files."""
-    workdir: str = "(required)"
+    workdir: str = tyro.MISSING
     """Directory for the checkpoint, of step 0; other commands take it as --checkpoint."""
     tokenizer: TokenizerChoice = "folder"
     """folder: that of the directory; ids: a text is token ids separated by spaces, for models
@@ -37,9 +37,9 @@ class Import(Command):
 class Export(Command):
     """Write a model as a Hugging Face folder (GPT, Llama, T5, Marian)."""
 
-    checkpoint: str = "(required)"
+    checkpoint: str = tyro.MISSING
     """The --workdir of a training run, or one checkpoint's directory."""
-    to: str = "(required)"
+    to: str = tyro.MISSING
     """New directory for config.json, model.safetensors and tokenizer files."""
     step: str = "best"
     """Which checkpoint: best (lowest validation loss), last, a number, or average:N (the mean of
