@@ -147,7 +147,8 @@ def test_text_streams_into_a_pipe_and_an_interrupt_ends_it_quietly(decoder):
     """
     script = "import sys; from transformer.cli import main; sys.exit(main(sys.argv[1:]))"
     arguments = ["generate", "--checkpoint", str(decoder), "--prompt", "abc",
-                 "--max-new-tokens", "10000000", "--context", "9", "--temperature", "0"]  # fmt: skip
+                 "--max-new-tokens", "10000000", "--context", "9",
+                 "--temperature", "0"]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
         stdout=subprocess.PIPE,
