@@ -2,7 +2,8 @@
 
 python -m benchmarks.generate greedy --batch 1 \
     --peer "sh -c 'python decode_peers.py --only gpt2 | grep B=1'" --unit tok/s
-python -m benchmarks.generate beam --peer "sh -c 'python decode_peers.py --only ct2 | grep beam'"
+python -m benchmarks.generate beam --batch 16 \
+    --peer "sh -c 'python decode_peers.py --only marian | grep beam'" --unit tok/s
 
 greedy: GPT-2 (124 million parameters), prompts of 32 tokens, 128 new ones. A step of a single
 row reads every weight once and does little else, so its speed is given as a share of the
