@@ -142,7 +142,12 @@ def test_a_tokenizer_that_does_not_match_the_embedding(run, tmp_path):  # noqa: 
 
 def test_text_streams_into_a_pipe_and_an_interrupt_ends_it_quietly(decoder):
     """The first text comes long before the last, and Ctrl-C prints no traceback."""
-    script = "import sys; from transformer.cli import main; sys.exit(main(sys.argv[1:]))"
+    # What a shell starts in the background ignores the signal, and so would we.
+    script = (
+        "import signal, sys; from transformer.cli import main;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "sys.exit(main(sys.argv[1:]))"
+    )
     arguments = ["generate", "--checkpoint", str(decoder), "--prompt", "abc",
                  "--max-new-tokens", "40", "--context", "9", "--samples", "100000"]  # fmt: skip
     process = subprocess.Popen(
