@@ -103,14 +103,17 @@ def warn_cut(place: str, tokens: int, decode: DecodeConfig) -> None:
     )
 
 
-def standard_input() -> Iterator[list[str]]:
-    """Lines of standard input in blocks; a person typing gets an answer to each line."""
+def standard_input() -> Iterator[tuple[int, list[str]]]:
+    """Lines of standard input in blocks, each with the number of its first line, from 1.
+
+    A person typing gets an answer to each line.
+    """
     size = 1 if sys.stdin.isatty() else _BLOCK
     first, block = 1, []
     for raw in sys.stdin.buffer:
         block.append(raw)
         if len(block) == size:
-            yield decode_lines(b"".join(block), "<stdin>", first)
+            yield first, decode_lines(b"".join(block), "<stdin>", first)
             first, block = first + size, []
     if block:
-        yield decode_lines(b"".join(block), "<stdin>", first)
+        yield first, decode_lines(b"".join(block), "<stdin>", first)

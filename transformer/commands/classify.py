@@ -29,8 +29,7 @@ class Classify(OnCheckpoint):
                 "expected 'classification'"
             )
         classifier = TextClassifier(model, params, tokenizer, config.data)
-        first = 1
-        for lines in standard_input():
+        for first, lines in standard_input():
             pairs = [self._split(line, first + i, classifier) for i, line in enumerate(lines)]
             asked = [i for i, pair in enumerate(pairs) if pair is not None]
             answers = [""] * len(lines)
@@ -38,7 +37,6 @@ class Classify(OnCheckpoint):
             for i, probabilities in zip(asked, found, strict=True):
                 answers[i] = self._format(probabilities, classifier.names)
             print("".join(answer + "\n" for answer in answers), end="", flush=True)
-            first += len(lines)
         if classifier.cut:
             limit = config.data.max_length
             print(f"warning: {classifier.cut} cut to {limit} tokens", file=sys.stderr)

@@ -51,14 +51,12 @@ class Generate(GenerateConfig, OnCheckpoint):
         if self.prompt is not None:
             _write_as_it_comes(generator.stream([self.prompt]))
             return 0
-        first = 1
-        for lines in standard_input():
+        for first, lines in standard_input():
             for i, outputs in enumerate(generator.generate(lines), first):
                 for output in outputs:
                     text = _escape(output.text)
                     print(f"{i} ||| {text}" if self.samples > 1 else text)
             sys.stdout.flush()
-            first += len(lines)
         return 0
 
 

@@ -48,12 +48,10 @@ class Score(OnCheckpoint):
                 f"{found.bits_per_byte:.4f} bits a byte, {found.tokens:,} tokens"
             )
             return 0
-        first = 1
-        for lines in standard_input():
+        for first, lines in standard_input():
             for line in self._score(scorer, lines, first):
                 print(line)
             sys.stdout.flush()
-            first += len(lines)
         return 0
 
     def _score(self, scorer: Scorer, lines: list[str], first: int) -> Iterator[str]:

@@ -26,8 +26,7 @@ class Translate(OnCheckpoint):
     def run(self) -> int:
         model, params, tokenizer, _ = self.load()
         translator = Translator(model, params, tokenizer, self.decode)
-        first = 1
-        for lines in standard_input():
+        for first, lines in standard_input():
             found_of_lines = translator.translate(
                 lines,
                 self.n_best,
@@ -37,7 +36,6 @@ class Translate(OnCheckpoint):
                 for hypothesis in found:
                     print(self._format(i, hypothesis.text, hypothesis.score))
             sys.stdout.flush()
-            first += len(lines)
         return 0
 
     def _format(self, line: int, text: str, score: float) -> str:
