@@ -161,3 +161,9 @@ def test_special_ids_at_the_top_of_a_vocabulary_with_gaps(tmp_path):
     model.save(str(tmp_path / "tokenizer.json"))
     found = PretrainedTokenizer.from_file(tmp_path / "tokenizer.json", {"eos_token_id": 9})
     assert found.vocab_size == 10 and found.special.end == 9
+
+
+def test_what_is_no_tokenizer_json_is_one_line():
+    for text in ("{", "{}", "[]"):
+        with pytest.raises(UserError, match=r"^expected a tokenizer\.json"):
+            PretrainedTokenizer(text, SpecialIds(0, 1, 2, ()))

@@ -39,14 +39,13 @@ class PretrainedTokenizer(Tokenizer):
 
     def __init__(self, text: str, special: SpecialIds, config: Mapping[str, Any] | None = None):
         self.text, self.special, self.config = text, special, dict(config or {})
-        self._model = _parse(text)
+        control = {special.pad, special.begin, special.end, *special.never}
+        self._model = _parse(text, control)
+        self._model.encode_special_tokens = True
         self._size = _size(self._model)
         first = self._model.encode("a", add_special_tokens=True).ids[:1]
         asked = bool(self.config.get("add_bos_token")) or first == [special.begin]
         self.begins_texts = special.begin >= 0 and asked
-        control = {special.pad, special.begin, special.end, *special.never}
-        self._model = _parse(_with_control_tokens(text, control))
-        self._model.encode_special_tokens = True
 
     @classmethod
     def from_file(cls, path: str | Path, settings: Mapping[str, Any] | None = None):
@@ -231,7 +230,8 @@ def _size(model: Any) -> int:
     return 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str, control: Iterable[int] | None = None) -> Any:
+    """The tokenizer of a file; where `control` is given see `_with_control_tokens`."""
     try:
         import tokenizers
     except ImportError as error:
@@ -239,8 +239,10 @@ def _parse(text: str) -> Any:
             'the package tokenizers is missing: pip install "transformer[hf]"'
         ) from error
     try:
+        if control is not None:
+            text = _with_control_tokens(text, control)
         return tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # the library raises no other type
+    except Exception as error:  # the library raises no narrower type
         raise UserError(f"expected a tokenizer.json ({error})") from error
 
 
