@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import tyro
 
-from transformer.config import Config, DecodeConfig
+from transformer.config import Config, DecodeConfig, from_dict
 from transformer.data.sources import decode_lines
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.models.build import Model, build_model
 from transformer.models.seq2seq import Seq2Seq
-from transformer.training.checkpoint import load_config, load_for_inference, load_tokenizer
+from transformer.training.checkpoint import load_config, load_for_inference, load_meta
 
 _BLOCK = 2048
 """Lines of standard input worked on, and written, together."""
@@ -78,14 +78,15 @@ def trained_config(checkpoint: str | None, step: str) -> Config:
     return Config() if checkpoint is None else load_config(checkpoint, step)
 
 
-def begins_texts(checkpoint: str | None, step: str) -> bool:
-    """Whether a text should follow the tokenizer's begin id: the model was trained on answers,
-    where every prompt does, or its published tokenizer puts it there."""
+def trained_texts(checkpoint: str | None, step: str) -> tuple[Config, bool]:
+    """As `trained_config`, and whether a text should follow the tokenizer's begin id: the model
+    was trained on answers, where every prompt does, or its published tokenizer puts it there."""
     if checkpoint is None:
-        return False
-    if load_config(checkpoint, step).data.objective == "answers":
-        return True
-    return Tokenizer.from_json(load_tokenizer(checkpoint, step)).begins_texts
+        return Config(), False
+    meta = load_meta(checkpoint, step)
+    config = from_dict(meta.config)
+    begins = config.data.objective == "answers" or Tokenizer.from_json(meta.tokenizer).begins_texts
+    return config, begins
 
 
 def require_folder(option: str, path: Path) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from transformer.commands.base import OnCheckpoint, begins_texts, standard_input, trained_config
+from transformer.commands.base import OnCheckpoint, standard_input, trained_texts
 from transformer.config import GenerateConfig
 from transformer.data.sources import check_text
 from transformer.decoding.generate import Generator, Piece
@@ -37,10 +37,10 @@ class Generate(GenerateConfig, OnCheckpoint):
 
     @classmethod
     def defaults(cls, checkpoint: str | None = None, step: str = "best") -> "Generate":
-        trained = trained_config(checkpoint, step)
+        trained, begin = trained_texts(checkpoint, step)
         limit = trained.model.max_positions
         new = cls.max_new_tokens if limit is None else min(cls.max_new_tokens, max(1, limit // 2))
-        return cls(begin=begins_texts(checkpoint, step), max_new_tokens=new)
+        return cls(begin=begin, max_new_tokens=new)
 
     def run(self) -> int:
         check_text(self.prompt or "", "--prompt")

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import tyro
 
-from transformer.commands.base import OnCheckpoint, begins_texts
+from transformer.commands.base import OnCheckpoint, trained_texts
 from transformer.decoding.prompting import NORMALIZATIONS, evaluate, load_task
 from transformer.decoding.scoring import Scorer
 from transformer.errors import UserError
@@ -35,7 +35,7 @@ class Prompt(OnCheckpoint):
 
     @classmethod
     def defaults(cls, checkpoint: str | None = None, step: str = "best") -> "Prompt":
-        return cls(begin=begins_texts(checkpoint, step))
+        return cls(begin=trained_texts(checkpoint, step)[1])
 
     def run(self) -> int:
         task = load_task(self.task)

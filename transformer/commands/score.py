@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer.commands.base import OnCheckpoint, begins_texts, standard_input
+from transformer.commands.base import OnCheckpoint, standard_input, trained_texts
 from transformer.decoding.scoring import Score as Found
 from transformer.decoding.scoring import Scorer
 from transformer.errors import UserError, did_you_mean_file
@@ -35,7 +35,7 @@ class Score(OnCheckpoint):
 
     @classmethod
     def defaults(cls, checkpoint: str | None = None, step: str = "best") -> "Score":
-        return cls(begin=begins_texts(checkpoint, step))
+        return cls(begin=trained_texts(checkpoint, step)[1])
 
     def run(self) -> int:
         text = None if self.text is None else _read(self.text)

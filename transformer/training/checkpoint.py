@@ -191,12 +191,12 @@ def load_for_inference(path: str | Path, step: int | str = "best") -> Loaded:
 
 def load_config(path: str | Path, step: int | str = "best") -> Config:
     """The configuration alone; arguments and errors as of `load_for_inference`."""
-    return from_dict(_read_meta(_locate(path, step)[-1]).config)
+    return from_dict(load_meta(path, step).config)
 
 
-def load_tokenizer(path: str | Path, step: int | str = "best") -> dict[str, Any]:
-    """The tokenizer alone, as JSON; arguments and errors as of `load_for_inference`."""
-    return _read_meta(_locate(path, step)[-1]).tokenizer
+def load_meta(path: str | Path, step: int | str = "best") -> Meta:
+    """All but the parameters; arguments and errors as of `load_for_inference`."""
+    return _read_meta(_locate(path, step)[-1])
 
 
 def average(trees: Any) -> Any:
