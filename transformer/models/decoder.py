@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.errors import UserError
 from transformer.functional import Mask
 from transformer.models.cache import DecoderCache
 from transformer.modules.block import Stack
@@ -28,8 +27,6 @@ class Decoder(nn.Module):
     config: ModelConfig
 
     def setup(self):
-        if self.config.vocab_size is None:
-            raise UserError("model.vocab_size = None: expected the size of the vocabulary")
         self.embedding = Embedding(self.config)
         self.decoder = Stack(self.config, causal=True)
 

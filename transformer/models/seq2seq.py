@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.errors import UserError
 from transformer.functional import Mask
 from transformer.models.cache import DecoderCache
 from transformer.modules.attention import KeysValues
@@ -43,8 +42,6 @@ class Seq2Seq(nn.Module):
     config: ModelConfig
 
     def setup(self):
-        if self.config.vocab_size is None:
-            raise UserError("model.vocab_size = None: expected the size of the vocabulary")
         self.embedding = Embedding(self.config)
         self.encoder = Stack(self.config)
         self.decoder = Stack(self.config, cross=True, causal=True)

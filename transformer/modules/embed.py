@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
+from transformer.errors import UserError
 from transformer.functional import sinusoids
 from transformer.modules.initializers import embedding_init
 from transformer.modules.linear import Dropout
@@ -17,6 +18,8 @@ class Embedding(nn.Module):
 
     def setup(self):
         c = self.config
+        if c.vocab_size is None:
+            raise UserError("model.vocab_size = None: expected the size of the vocabulary")
         table = (c.vocab_size, c.model_dim)
         self.embedding = self.param("embedding", embedding_init(c), table)
         if c.positions == "learned":
