@@ -24,6 +24,9 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.topk import grouped_top_k
 from transformer.errors import UserError
 
+STEPS = 32
+"""Steps in one call of the device, after which an interrupt is heeded."""
+
 Decode = Callable[..., tuple[Array, Any]]
 """``(tokens [B, W], positions [B, W], cache, index, mask [B, 1, W, C * W]) -> logits, cache``:
 writes the tokens' keys at ``index`` and returns the logits ``[B, W, V]`` of what follows."""

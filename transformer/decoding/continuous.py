@@ -22,6 +22,7 @@ import numpy as np
 from transformer.config import DecodeConfig
 from transformer.decoding import beam
 from transformer.decoding.beam import Beams, Vocabulary
+from transformer.decoding.prefix import rows_of
 from transformer.models.seq2seq import Cache, Seq2Seq
 
 Output = tuple[list[int], float]
@@ -34,8 +35,6 @@ _NARROWEST = 16
 _MOST_PADDED = 4
 # Source tokens held at once, padding included: bounds the memory of very long lines.
 _MOST_TOKENS = 16_384
-# Steps in one call of the device, after which an interrupt is heeded.
-_STEPS = 32
 # On CPU a step's many small operations do not gain by a second core, while two halves of the
 # batch, each in a thread of its own, run side by side in 0.6 of the time. Smaller parts would
 # read the weights too often.
@@ -117,7 +116,7 @@ def decode_all(
             run(waiting(width), most, width, places, leave=most // 8)
         rest = waiting(width)
         if rest and (width >= longest or waiting(width // _MOST_PADDED)):
-            rows = min(most, _power_of_two(len(rest)))
+            rows = min(most, rows_of(len(rest)))
             run(rest, rows, width, width + config.extra_length, leave=0)
         width *= 2
     return [found[i] for i in range(len(sources))]
@@ -188,10 +187,6 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _power_of_two(n: int) -> int:
-    return 1 << (n - 1).bit_length()
-
-
 @functools.partial(jax.jit, static_argnums=(0, 2, 3, 4, 5, 6))
 def _idle(model, params, config, n_best, rows, width, places) -> Beams:
     source = jax.ShapeDtypeStruct((rows, width), jnp.int32)
@@ -225,7 +220,7 @@ def _advance(model, params, beams: Beams, config, vocabulary, wanted) -> Beams:
             {"params": params}, tokens, positions, cache, index, mask, method="decode"
         )
 
-    return beam.advance(decode, beams, config, vocabulary, wanted, _STEPS)
+    return beam.advance(decode, beams, config, vocabulary, wanted, beam.STEPS)
 
 
 @functools.partial(jax.jit, static_argnums=1, donate_argnums=0)

@@ -18,8 +18,6 @@ from transformer.decoding.beam import Beams, Vocabulary
 from transformer.decoding.prefix import Ids, Prefix, bucket, read
 from transformer.models.decoder import Decoder
 
-# Steps in one call of the device, after which an interrupt is heeded.
-_STEPS = 32
 _NEVER = -1e9
 
 
@@ -106,5 +104,5 @@ def _advance(model: Decoder, config: DecodeConfig, vocabulary, places, params, *
     known = vocabulary
     if vocabulary.end < 0:
         known = vocabulary._replace(size=size + 1, end=size)
-    beams = beam.advance(decode, beams, config, known, len(offsets) + 1, _STEPS)
+    beams = beam.advance(decode, beams, config, known, len(offsets) + 1, beam.STEPS)
     return beams, beam.live(beams, config).any()
