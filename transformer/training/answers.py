@@ -12,7 +12,9 @@ from transformer.data.batches import Batch, prefetch
 from transformer.data.objectives import held_out_batches
 from transformer.data.pipeline import PairSplit
 from transformer.data.tokenizer import Tokenizer
+from transformer.functional.losses import LossSums
 from transformer.models.decoder import Decoder
+from transformer.training.metrics import loss_means
 from transformer.training.step import loss_sums
 
 
@@ -39,13 +41,8 @@ class AnswerEvaluator:
         for _, batch in prefetch(self._batches, 0, self._batches.steps_per_epoch):
             sums, right = jax.device_get(self._step(params, batch))
             found.append([*sums, (right & (batch["ids"] >= 0)).sum()])
-        loss, nll, weight, right = np.asarray(found, np.float64).sum(axis=0)
-        return {
-            "loss": float(loss / weight),
-            "nll": float(nll / weight),
-            "perplexity": float(np.exp(nll / weight)),
-            "exact_match": float(right / self._examples),
-        }
+        *sums, right = np.asarray(found, np.float64).sum(axis=0)
+        return {**loss_means(LossSums(*sums)), "exact_match": float(right / self._examples)}
 
 
 def make_answer_step(

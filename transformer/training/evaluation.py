@@ -22,7 +22,7 @@ from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.answers import AnswerEvaluator
 from transformer.training.classification import ClassEvaluator
-from transformer.training.metrics import score, scored_by_errors
+from transformer.training.metrics import loss_means, score, scored_by_errors
 from transformer.training.step import make_eval_step
 
 
@@ -71,12 +71,7 @@ class Evaluator:
 
     def loss(self, params: Any) -> dict[str, float]:
         """Mean loss over every example of the split, each taken once."""
-        loss, nll, weight = self.sums(params)
-        return {
-            "loss": float(loss / weight),
-            "nll": float(nll / weight),
-            "perplexity": float(np.exp(nll / weight)),
-        }
+        return loss_means(self.sums(params))
 
     def sums(self, params: Any) -> LossSums:
         """As `loss`, before the division; float64."""

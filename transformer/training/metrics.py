@@ -1,4 +1,4 @@
-"""Scores of predicted text (BLEU, chrF, error rates) and of predicted classes."""
+"""Means of losses; scores of predicted text (BLEU, chrF, error rates) and of predicted classes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,9 +8,20 @@ from rapidfuzz.distance import Levenshtein
 
 from transformer.config import DataConfig
 from transformer.errors import UserError
+from transformer.functional.losses import LossSums
 
 References = Sequence[Sequence[str]]
 """For every hypothesis, all its right answers (at least one)."""
+
+
+def loss_means(sums: LossSums) -> dict[str, float]:
+    """``loss`` and ``nll`` a token, and the ``perplexity``, of sums over a whole split."""
+    loss, nll, weight = sums
+    return {
+        "loss": float(loss / weight),
+        "nll": float(nll / weight),
+        "perplexity": float(np.exp(nll / weight)),
+    }
 
 
 class TextScores(NamedTuple):
