@@ -67,6 +67,11 @@ def norm(theirs: str, ours: str, *, bias: bool) -> list[Row]:
     return [*rows, Row(f"{theirs}.bias", (f"{ours}/bias",))] if bias else rows
 
 
+def output(config: ModelConfig) -> list[Row]:
+    """The matrix of the logits, unless it is the embeddings'."""
+    return [] if config.tie_embeddings else [Row("lm_head.weight", ("embedding/output",))]
+
+
 class Family(ABC):
     """Models that Hugging Face's library describes by one kind of ``config.json``.
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from transformer.config import ModelConfig
-from transformer.interop.family import Family, Row, norm, of_layers
+from transformer.interop.family import Family, Row, norm, of_layers, output
 from transformer.interop.settings import Settings
 
 _ACTIVATIONS = {
@@ -125,9 +125,7 @@ class GPT2(Family):
         ]
         if config.norm_placement == "pre":
             rows += norm("transformer.ln_f", "decoder/final_norm", bias=True)
-        if not config.tie_embeddings:
-            rows.append(Row("lm_head.weight", ("embedding/output",)))
-        return rows
+        return [*rows, *output(config)]
 
     def copies(self, config: ModelConfig) -> dict[str, str]:
         name = f"transformer.{self.embedding}.weight"

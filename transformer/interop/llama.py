@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from transformer.config import ModelConfig
-from transformer.interop.family import Family, Row, linear, norm, of_layers
+from transformer.interop.family import Family, Row, linear, norm, of_layers, output
 from transformer.interop.settings import Settings
 
 _ACTIVATIONS = {
@@ -99,14 +99,12 @@ class Llama(Family):
                 rows += linear(f"{theirs}.mlp.{name}_proj", path, bias=config.ff_bias)
             return rows
 
-        rows = [
+        return [
             Row("model.embed_tokens.weight", ("embedding/embedding",)),
             *of_layers(config.num_layers, layer),
             *norm("model.norm", "decoder/final_norm", bias=False),
+            *output(config),
         ]
-        if not config.tie_embeddings:
-            rows.append(Row("lm_head.weight", ("embedding/output",)))
-        return rows
 
     def copies(self, config: ModelConfig) -> dict[str, str]:
         return {"lm_head.weight": "model.embed_tokens.weight"} if config.tie_embeddings else {}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.interop.family import Family, Row, linear, norm, of_layers
+from transformer.interop.family import Family, Row, linear, norm, of_layers, output
 from transformer.interop.settings import Settings
 
 _ACTIVATIONS = {
@@ -113,15 +113,13 @@ class Marian(Family):
 
             return of_layers(config.num_layers, layer)
 
-        rows = [
+        return [
             Row("model.shared.weight", ("embedding/embedding",)),
             *stack("encoder"),
             *stack("decoder"),
             Row("final_logits_bias", ("embedding/output_bias",), "row"),
+            *output(config),
         ]
-        if not config.tie_embeddings:
-            rows.append(Row("lm_head.weight", ("embedding/output",)))
-        return rows
 
     def copies(self, config: ModelConfig) -> dict[str, str]:
         names = ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"]

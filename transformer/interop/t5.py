@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from transformer.config import ModelConfig
-from transformer.interop.family import Family, Row, linear, norm, of_layers
+from transformer.interop.family import Family, Row, linear, norm, of_layers, output
 from transformer.interop.settings import Settings
 
 _ACTIVATIONS = {
@@ -114,14 +114,12 @@ class T5(Family):
                 *norm(f"{side}.final_layer_norm", f"{side}/final_norm", bias=False),
             ]
 
-        rows = [
+        return [
             Row("shared.weight", ("embedding/embedding",)),
             *stack("encoder"),
             *stack("decoder"),
+            *output(config),
         ]
-        if not config.tie_embeddings:
-            rows.append(Row("lm_head.weight", ("embedding/output",)))
-        return rows
 
     def copies(self, config: ModelConfig) -> dict[str, str]:
         names = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]
