@@ -203,17 +203,17 @@ def read_tfds(config: DataConfig, split: SplitName) -> Pairs | None:
     Raises:
         UserError: the set does not exist, cannot be built here, or is not of text pairs.
     """
-    builder, where = _tfds_set(config)
+    builder, where = tfds_set(config)
     source_key, target_key = _tfds_keys(builder, config.source_language, where)
     if split not in builder.info.splits:
         return None
     sources: list[str] = []
     references: list[list[str]] = []
-    for place, record in _tfds_records(builder, split, where):
-        sources.append(_text(record[source_key], place))
+    for place, record in tfds_records(builder, split, where):
+        sources.append(decoded(record[source_key], place))
         answers = record[target_key]
         answers = [answers] if isinstance(answers, bytes | str) else answers
-        references.append([_text(answer, place) for answer in answers])
+        references.append([decoded(answer, place) for answer in answers])
     return Pairs(sources, references)
 
 
@@ -223,18 +223,22 @@ def read_tfds_texts(config: DataConfig, split: SplitName) -> list[str] | None:
     Raises:
         UserError: as `read_tfds`; the set has no such feature.
     """
-    builder, where = _tfds_set(config)
+    builder, where = tfds_set(config)
     features: Any = builder.info.features
     if "text" not in features or not _is_text(features["text"]):
         names = ", ".join(features)
         raise UserError(f"{where}: expected a feature `text`; its features are {names}")
     if split not in builder.info.splits:
         return None
-    return [_text(record["text"], place) for place, record in _tfds_records(builder, split, where)]
+    return [decoded(record["text"], place) for place, record in tfds_records(builder, split, where)]
 
 
-def _tfds_records(builder: Any, split: SplitName, where: str) -> Iterator[tuple[str, Any]]:
-    """Each record with what an error calls it."""
+def tfds_records(builder: Any, split: SplitName, where: str) -> Iterator[tuple[str, Any]]:
+    """Each record of a split, which must exist, with what an error calls it.
+
+    Raises:
+        UserError: the split cannot be read here.
+    """
     try:
         records = builder.as_data_source(split=split)
     except Exception as error:
@@ -245,8 +249,12 @@ def _tfds_records(builder: Any, split: SplitName, where: str) -> Iterator[tuple[
             yield f"{where}, {split}[{number}]", record
 
 
-def _tfds_set(config: DataConfig) -> tuple[Any, str]:
-    """The set, prepared, and what an error calls it."""
+def tfds_set(config: DataConfig) -> tuple[Any, str]:
+    """The builder of ``data.dataset = tfds:NAME``, prepared, and what an error calls it.
+
+    Raises:
+        UserError: the set does not exist or cannot be built here.
+    """
     where = f"data.dataset = {config.origin!r}"
     name = config.origin.removeprefix("tfds:")
     return _tfds_builder(name, data_directory(config) / "tfds", where), where
@@ -297,7 +305,12 @@ def _is_text(feature: Any) -> bool:
     return isinstance(feature, tfds.features.Text)
 
 
-def _text(value: Any, place: str) -> str:
+def decoded(value: Any, place: str) -> str:
+    """A text of a record.
+
+    Raises:
+        UserError: it is not UTF-8; names the place.
+    """
     try:
         return value if isinstance(value, str) else value.decode("utf-8")
     except UnicodeDecodeError as error:
