@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenizer import Encoded, Tokenizer
 
 START, END = "<start>", "<end>"
 """Names that become the begin and end symbols where the base has none, as GPT-1's tokenizer."""
@@ -35,7 +35,7 @@ class ExtendedTokenizer(Tokenizer):
             special = special._replace(begin=self.id_of(START))
         if special.end < 0 and END in self.names:
             special = special._replace(end=self.id_of(END))
-        self.special = special
+        self.special, self.mask = special, base.mask
 
     @classmethod
     def from_state(cls, base: dict[str, Any], names: list[str]) -> "ExtendedTokenizer":
@@ -54,6 +54,9 @@ class ExtendedTokenizer(Tokenizer):
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         return self.base.encode_targets(texts)
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
+        return self.base.encode_with_offsets(texts)
 
     def _join(self, ids: list[int], side: Literal["source", "target"]) -> str:
         parts = []

@@ -1,11 +1,12 @@
-"""The tokenizers of published models: a ``tokenizer.json``, and none at all."""
+"""The tokenizers of published models: a ``tokenizer.json``, a ``vocab.txt``, and none at all."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from transformer.data.tokenizer import SpecialIds, Tokenizer
+from transformer.data.tokenizer import Encoded, SpecialIds, Tokenizer
+from transformer.data.wordpiece import read_vocabulary, wordpiece_json
 from transformer.errors import UserError
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -17,14 +18,20 @@ _NAMES = {
     "bos_token": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
     "eos_token": ("</s>", "<eos>", "<|endoftext|>", "<|end_of_text|>"),
     "unk_token": ("<unk>", "[UNK]"),
+    "cls_token": ("[CLS]",),
+    "sep_token": ("[SEP]",),
+    "mask_token": ("[MASK]", "<mask>"),
 }
 
 
 class PretrainedTokenizer(Tokenizer):
     """The vocabulary of a ``tokenizer.json``, as the library `tokenizers` reads it.
 
-    Names of control tokens (padding, begin, end, unknown) in a text are text. Other added
+    Names of control tokens (padding, begin, end, unknown, mask) in a text are text. Other added
     tokens, such as T5's sentinels or the marks of a chat, are recognised in texts.
+
+    Attributes:
+        mask: the id that stands for a hidden token (BERT's [MASK]); -1: none.
 
     Args:
         text: the contents of the file.
@@ -41,6 +48,9 @@ class PretrainedTokenizer(Tokenizer):
         self.text, self.special, self.config = text, special, dict(config or {})
         control = {special.pad, special.begin, special.end, *special.never}
         self._model = _parse(text, control)
+        self.mask = _named("mask_token", self.config, self._model.token_to_id)
+        if self.mask not in {-1, *control}:
+            self._model = _parse(text, {self.mask, *control})
         self._model.encode_special_tokens = True
         self._size = _size(self._model)
         first = self._model.encode("a", add_special_tokens=True).ids[:1]
@@ -49,18 +59,22 @@ class PretrainedTokenizer(Tokenizer):
 
     @classmethod
     def from_file(cls, path: str | Path, settings: Mapping[str, Any] | None = None):
-        """Reads a ``tokenizer.json``; the files beside it say which ids are special.
+        """Reads a ``tokenizer.json``, or a ``vocab.txt`` of WordPiece; the files beside it say
+        which ids are special.
 
         Args:
             path: of the file.
             settings: of the model's ``config.json``, which go first.
 
         Raises:
-            UserError: the file is missing or damaged, or `tokenizers` is not installed.
+            UserError: the file is missing or damaged, a ``vocab.txt`` lacks a control token, or
+                `tokenizers` is not installed.
         """
         path = Path(path)
         text, config = read_text(path), tokenizer_config(path.parent)
         try:
+            if path.suffix == ".txt":
+                text = wordpiece_json(read_vocabulary(text), config)
             model = _parse(text)
             special = find_special(settings or {}, config, model.token_to_id, _size(model))
             return cls(text, special, config)
@@ -83,6 +97,10 @@ class PretrainedTokenizer(Tokenizer):
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         return self.encode_sources(texts)
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
+        encodings = self._model.encode_batch(list(texts), add_special_tokens=False)
+        return [Encoded(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def _join(self, ids: list[int], side: Literal["source", "target"]) -> str:
         return self._model.decode(ids, skip_special_tokens=False)
@@ -148,9 +166,10 @@ def find_special(
 
     ``config.json`` (``eos_token_id``; of several the first; ids beyond the vocabulary, which
     untouched defaults are, name nothing), ``tokenizer_config.json`` (``eos_token``), the usual
-    names. Rows are filled up with the end where there is no padding (with 0 where there is
-    neither), and begin with it where there is no begin; the outputs of encoder-decoders
-    begin with ``decoder_start_token_id``, or as T5's and Marian's with padding.
+    names. BERT's begin and end are its ``cls_token`` and ``sep_token``. Rows are filled up with
+    the end where there is no padding (with 0 where there is neither), and begin with it where
+    there is no begin; the outputs of encoder-decoders begin with ``decoder_start_token_id``, or
+    as T5's and Marian's with padding.
 
     Args:
         settings: of the model's ``config.json``.
@@ -164,18 +183,18 @@ def find_special(
         known = known[0] if isinstance(known, list) and known else known
         if isinstance(known, int) and 0 <= known < size:
             return known
-        named = config.get(name)
-        named = named.get("content") if isinstance(named, dict) else named
-        texts = _NAMES.get(name, ()) if named is None else (named,)
-        return next((i for i in map(id_of, texts) if i is not None), -1)
+        return _named(name, config, id_of)
 
-    end, unknown = look_up("eos_token"), look_up("unk_token")
-    begin, pad = look_up("decoder_start_token"), look_up("pad_token")
+    def first(*names: str) -> int:
+        return next((i for i in map(look_up, names) if i >= 0), -1)
+
+    end, mask = first("eos_token", "sep_token"), look_up("mask_token")
+    begin, pad, unknown = map(look_up, ("decoder_start_token", "pad_token", "unk_token"))
     if begin < 0:
-        begin = pad if settings.get("is_encoder_decoder") else look_up("bos_token")
+        begin = pad if settings.get("is_encoder_decoder") else first("bos_token", "cls_token")
     if begin < 0:
         begin = end
-    never = sorted({pad, begin, unknown} - {end, -1})
+    never = sorted({pad, begin, unknown, mask} - {end, -1})
     return SpecialIds(pad if pad >= 0 else max(end, 0), begin, end, tuple(never))
 
 
@@ -228,6 +247,14 @@ def read_json(path: Path) -> dict[str, Any]:
 def _size(model: Any) -> int:
     """Ids of a tokenizer of the library: there may be gaps between them."""
     return 1 + max(model.get_vocab(with_added_tokens=True).values(), default=-1)
+
+
+def _named(role: str, config: Mapping[str, Any], id_of: Callable[[str], int | None]) -> int:
+    """The id of a token by the name of ``tokenizer_config.json``, or a usual one; -1: none."""
+    named = config.get(role)
+    named = named.get("content") if isinstance(named, dict) else named
+    texts = _NAMES.get(role, ()) if named is None else (named,)
+    return next((i for i in map(id_of, texts) if i is not None), -1)
 
 
 def _parse(text: str, control: Iterable[int] | None = None) -> Any:

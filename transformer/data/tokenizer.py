@@ -35,6 +35,18 @@ class SpecialIds(NamedTuple):
     never: tuple[int, ...]
 
 
+class Encoded(NamedTuple):
+    """The ids of a text, and where in it they stand.
+
+    Attributes:
+        ids: without begin and end.
+        offsets: of each id its characters in the text as it was given: first, and last + 1.
+    """
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+
+
 UNKNOWN_TEXT = "⁇"
 
 Symbol = Literal["characters", "words"]
@@ -69,6 +81,8 @@ class Tokenizer(ABC):
     special = SpecialIds(PAD, BOS, EOS, never=(PAD, UNK, BOS))
     begins_texts = False
     """Whether its model expects the begin id before every text, as Llama does."""
+    mask = -1
+    """The id that stands for a hidden token (BERT's [MASK]); -1: there is none."""
 
     @property
     @abstractmethod
@@ -99,6 +113,17 @@ class Tokenizer(ABC):
     def encode_target(self, text: str) -> list[int]:
         """The ids of `text`, without begin and end."""
         return self.encode_targets([text])[0]
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[Encoded]:
+        """As `encode_sources`, with the characters that each id stands for.
+
+        Raises:
+            UserError: this kind of tokenizer does not know them.
+        """
+        raise UserError(
+            f"a tokenizer of kind {self.kind!r} does not say where in a text its tokens are: "
+            "expected a WordPiece vocabulary or a tokenizer.json"
+        )
 
     def decode_source(self, ids: Iterable[int]) -> str:
         """The text of `ids`; padding, begin and end are left out, unknown becomes "⁇".

@@ -14,6 +14,7 @@ from transformer.data.pretrained_tokenizer import (
     find_special,
 )
 from transformer.data.tokenizer import SentencePiece, Tokenizer
+from transformer.data.wordpiece import wordpiece_settings, write_vocabulary
 from transformer.errors import UserError
 
 _SENTENCEPIECE = ("spiece.model", "tokenizer.model")
@@ -22,7 +23,7 @@ _SENTENCEPIECE = ("spiece.model", "tokenizer.model")
 def read_tokenizer(
     folder: str | Path, settings: Mapping[str, Any], model: ModelConfig
 ) -> Tokenizer:
-    """The tokenizer of ``tokenizer.json``, Marian's files or a sentencepiece model.
+    """The tokenizer of ``tokenizer.json``, ``vocab.txt``, Marian's files or a sentencepiece model.
 
     Args:
         folder: where to look.
@@ -30,7 +31,8 @@ def read_tokenizer(
         model: ours.
 
     Raises:
-        UserError: there is none, it is damaged, or it has more ids than the model has rows.
+        UserError: there is none, it is damaged, it has more ids than the model has rows, or a
+            token that every sequence of the model's has is not among them.
     """
     tokenizer, file = _read(Path(folder), settings)
     if tokenizer.vocab_size > (model.vocab_size or 0):
@@ -43,12 +45,30 @@ def read_tokenizer(
             f"{file}: no id found that outputs begin or end with: expected "
             "decoder_start_token_id and eos_token_id in config.json"
         )
+    if model.architecture == "encoder":
+        _check_controls(tokenizer, file)
     return tokenizer
+
+
+def _check_controls(tokenizer: Tokenizer, file: Path) -> None:
+    """What an encoder's rows are made of; a vocabulary without it is another model's."""
+    special = tokenizer.special
+    found = {
+        "[PAD] (pad_token)": special.pad in special.never,
+        "[CLS] (cls_token or bos_token)": special.begin not in (-1, special.end),
+        "[SEP] (sep_token or eos_token)": special.end >= 0,
+        "[MASK] (mask_token)": tokenizer.mask >= 0,
+    }
+    if missing := [name for name, there in found.items() if not there]:
+        raise UserError(f"{file}: no {', '.join(missing)}: expected {', '.join(found)}")
 
 
 def _special_names(tokenizer: Tokenizer) -> dict[str, str]:
     special = tokenizer.special
     ids = {"pad_token": special.pad, "bos_token": special.begin, "eos_token": special.end}
+    if tokenizer.mask >= 0:
+        ids = {"pad_token": special.pad, "cls_token": special.begin, "sep_token": special.end}
+        ids["mask_token"] = tokenizer.mask
     return {name: tokenizer.pieces([token])[0] for name, token in ids.items() if token >= 0}
 
 
@@ -56,6 +76,9 @@ def _read(folder: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, Path]:
     file = folder / "tokenizer.json"
     if file.is_file():
         return PretrainedTokenizer.from_file(file, settings), file
+    file = folder / "vocab.txt"
+    if file.is_file():
+        return _wordpiece(file, settings), file
     file = folder / "source.spm"
     if file.is_file():
         return Marian.from_folder(folder, settings), folder / "vocab.json"
@@ -64,9 +87,18 @@ def _read(folder: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, Path]:
         if file.is_file():
             return SentencePieceFile.from_file(file, settings), file
     raise UserError(
-        f"{folder}: no tokenizer.json, {', '.join(_SENTENCEPIECE)} or source.spm; "
+        f"{folder}: no tokenizer.json, vocab.txt, {', '.join(_SENTENCEPIECE)} or source.spm; "
         "with --tokenizer ids texts are token ids separated by spaces"
     )
+
+
+def _wordpiece(file: Path, settings: Mapping[str, Any]) -> PretrainedTokenizer:
+    if settings.get("model_type") == "roformer":
+        raise UserError(
+            f"{file}: RoFormer's own tokenizer takes Chinese words whole, found by another program: "
+            "expected a tokenizer.json"
+        )
+    return PretrainedTokenizer.from_file(file, settings)
 
 
 def ids_as_text(settings: Mapping[str, Any], rows: int) -> TokenIds:
@@ -95,7 +127,11 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, family: str) -> list[Pat
             contents["tokenizer.json"] = tokenizer.text.encode()
             # Their library would else take the class of the model, which may split otherwise.
             names = {"tokenizer_class": "PreTrainedTokenizerFast"}
-            names |= _special_names(tokenizer) | tokenizer.config
+            values = json.loads(tokenizer.text)
+            if (vocabulary := write_vocabulary(values)) is not None:
+                contents["vocab.txt"] = vocabulary.encode()
+                names["tokenizer_class"] = "BertTokenizer"
+            names |= wordpiece_settings(values) | _special_names(tokenizer) | tokenizer.config
         case Marian():
             contents["source.spm"], contents["target.spm"] = tokenizer.models
             ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
