@@ -66,13 +66,13 @@ def setting_docs() -> dict[tuple[str, str], str]:
         ),
         (
             ModelConfig,
-            {"architecture": "decoder", "num_classes": 1},
-            "model.num_classes = 1: expected at least 2, and model.architecture = 'decoder'",
+            {"architecture": "decoder", "head": "classification", "num_classes": 1},
+            "model.num_classes = 1: expected at least 2",
         ),
         (
             ModelConfig,
             {"num_classes": 2},
-            "model.num_classes = 2: expected at least 2, and model.architecture = 'decoder'",
+            "model.num_classes = 2: expected None, because model.head = 'language_model'",
         ),
         (
             DataConfig,
@@ -289,8 +289,9 @@ DECODER = ModelConfig("decoder")
             "decode.extra_length = 50",
         ),
         (
-            {"model": ModelConfig("decoder", num_classes=2), "data": TEXTS},
-            "model.num_classes = 2: expected None, because data.objective = 'language_model'",
+            {"model": ModelConfig("decoder", head="classification"), "data": TEXTS},
+            "model.head = 'classification': expected 'language_model', because data.objective = "
+            "'language_model'",
         ),
         (
             {"model": ModelConfig(dropout=0.0), "data": TEXTS, "train": TrainConfig(init_from="a")},

@@ -18,7 +18,9 @@ def test_the_architecture_decides_the_network():
     assert isinstance(build_model(ModelConfig()), Seq2Seq)
     assert isinstance(build_model(ModelConfig("decoder")), Decoder)
     assert not isinstance(build_model(ModelConfig("decoder")), Classifier)
-    assert isinstance(build_model(ModelConfig("decoder", num_classes=2)), Classifier)
+    assert isinstance(
+        build_model(ModelConfig("decoder", head="classification", num_classes=2)), Classifier
+    )
 
 
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder"])

@@ -15,7 +15,14 @@ from transformer.models.decoder import Decoder
 
 B, T, D, V, C = 2, 5, 12, 23, 3
 CONFIG = ModelConfig(
-    "decoder", num_layers=1, model_dim=D, ff_dim=17, num_heads=3, vocab_size=V, num_classes=C
+    "decoder",
+    num_layers=1,
+    model_dim=D,
+    ff_dim=17,
+    num_heads=3,
+    vocab_size=V,
+    head="classification",
+    num_classes=C,
 )
 
 

@@ -13,9 +13,10 @@ from transformer.functional.losses import cross_entropy
 from transformer.models.classifier import Classifier
 from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
+from transformer.training.losses import loss_sums
 from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.state import init_state
-from transformer.training.step import loss_sums, make_eval_step, make_train_step
+from transformer.training.step import make_eval_step, make_train_step
 
 V, SMOOTHING = 23, 0.1
 CONFIG = ModelConfig(num_layers=1, model_dim=14, ff_dim=19, num_heads=7, vocab_size=V, dropout=0.0)
@@ -233,7 +234,9 @@ def class_batch() -> dict[str, np.ndarray]:
 
 def test_the_loss_of_classes_adds_that_of_the_tokens():
     """Radford et al. 2018, equation 5; each text's own loss is a mean over its tokens."""
-    config = dataclasses.replace(CONFIG, architecture="decoder", num_classes=3)
+    config = dataclasses.replace(
+        CONFIG, architecture="decoder", head="classification", num_classes=3
+    )
     model, batch = Classifier(config), class_batch()
     params = jax.jit(model.init)(jax.random.key(0), batch["inputs"])["params"]
     apply: Any = jax.jit(partial(model.apply, {"params": params}), static_argnames="method")
@@ -255,7 +258,9 @@ def test_the_loss_of_classes_adds_that_of_the_tokens():
 
 
 def test_training_on_classes_learns_them_and_the_language():
-    config = dataclasses.replace(CONFIG, architecture="decoder", num_classes=3)
+    config = dataclasses.replace(
+        CONFIG, architecture="decoder", head="classification", num_classes=3
+    )
     model, batch = Classifier(config), class_batch()
     schedule = make_schedule(ADAM, CONFIG.model_dim, 100)
     optimizer = make_optimizer(ADAM, schedule)

@@ -22,6 +22,7 @@ from transformer.errors import UserError
 from transformer.functional.losses import LossSums
 from transformer.models.build import Model
 from transformer.models.classifier import Classifier
+from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.answers import AnswerEvaluator, describe_answers
 from transformer.training.classification import ClassEvaluator, describe_classes
@@ -69,6 +70,7 @@ class Evaluate(OnCheckpoint):
         elif isinstance(model, Seq2Seq):
             lines = self._translate(model, params, tokenizer, split, console)
         else:
+            assert isinstance(model, Decoder)
             self._refuse("examples", "table", "predictions")
             scores = AnswerEvaluator(config, model, tokenizer, split)(params)
             lines = describe_answers(scores, len(split))

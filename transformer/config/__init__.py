@@ -6,9 +6,9 @@ when a dataclass is built, so a `Config` that exists is a valid one.
 
 from transformer.config.data import DataConfig
 from transformer.config.decoding import DecodeConfig
-from transformer.config.experiment import Config, from_dict, load, to_dict
+from transformer.config.experiment import Config, from_dict, head_of, load, to_dict
 from transformer.config.generation import GenerateConfig, SamplingConfig
-from transformer.config.model import ModelConfig
+from transformer.config.model import Head, ModelConfig
 from transformer.config.training import OptimizerConfig, TrainConfig
 
 __all__ = [
@@ -16,11 +16,13 @@ __all__ = [
     "DataConfig",
     "DecodeConfig",
     "GenerateConfig",
+    "Head",
     "ModelConfig",
     "OptimizerConfig",
     "SamplingConfig",
     "TrainConfig",
     "from_dict",
+    "head_of",
     "load",
     "to_dict",
 ]

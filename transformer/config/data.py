@@ -5,22 +5,40 @@ from typing import Literal
 
 from transformer.config.require import require
 
-Objective = Literal["translation", "language_model", "span_corruption", "answers", "classification"]
+Objective = Literal[
+    "translation",
+    "language_model",
+    "span_corruption",
+    "answers",
+    "masked_language_model",
+    "classification",
+    "regression",
+    "token_labels",
+    "multiple_choice",
+    "spans",
+]
 
 _EMBEDDED = {
     "translation": "cmudict",
     "answers": "cmudict",
     "language_model": "python_docs",
     "span_corruption": "python_docs",
+    "masked_language_model": "python_docs",
 }
 _PAIRS = "one TSV file or two parallel files"
 _TEXTS = "one or more text files"
+_TABLES = "one or more TSV files (see data.columns)"
 _FORMS = {
     "translation": _PAIRS,
     "answers": _PAIRS,
     "language_model": _TEXTS,
     "span_corruption": _TEXTS,
-    "classification": "one or more TSV files (see data.columns)",
+    "masked_language_model": _TEXTS,
+    "classification": _TABLES,
+    "regression": _TABLES,
+    "token_labels": "one or more files of tokens with their labels",
+    "multiple_choice": "one or more files of choices",
+    "spans": "one or more JSON files in SQuAD's format",
 }
 
 
@@ -31,8 +49,11 @@ class DataConfig:
     objective: Objective = "translation"
     """What is learnt. translation: a target for each source (an encoder_decoder); language_model:
     each next token of texts (a decoder); span_corruption: what was cut out of texts (T5, an
-    encoder_decoder); answers: what follows each prompt (a decoder); classification: the class of
-    each text or pair of texts (GPT-1, a decoder)."""
+    encoder_decoder); answers: what follows each prompt (a decoder); masked_language_model: tokens
+    that are hidden (BERT, an encoder); classification: the class of each text or pair of texts
+    (GPT-1, a decoder; BERT, an encoder); of an encoder besides regression: a number for each;
+    token_labels: a label for each token; multiple_choice: which ending is right; spans: where in
+    a text the answer to a question stands."""
     dataset: str = "auto"
     """files (see train, validation, test); tfds:NAME[/CONFIG], such as
     tfds:ted_hrlr_translate/pt_to_en or tfds:lm1b; embedded ones: cmudict (pairs), python_docs

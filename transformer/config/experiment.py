@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformer.config.data import DataConfig
+from transformer.config.data import DataConfig, Objective
 from transformer.config.decoding import DecodeConfig
-from transformer.config.model import ModelConfig
+from transformer.config.model import Head, ModelConfig
 from transformer.config.require import require
 from transformer.config.training import OptimizerConfig, TrainConfig
 from transformer.errors import UserError, did_you_mean_file
@@ -27,28 +27,29 @@ class Config:
     def __post_init__(self) -> None:
         if self.leaves_model:
             return
-        objective = self.data.objective
-        expected_architecture = _ARCHITECTURES[objective]
+        objective, architecture = self.data.objective, self.model.architecture
+        known = _ARCHITECTURES[objective]
         require(
-            self.model.architecture == expected_architecture,
+            architecture in known,
             "model.architecture",
-            self.model.architecture,
-            f"{expected_architecture!r}, because data.objective = {objective!r}, or no settings "
-            "of the model and train.init_from",
+            architecture,
+            f"{' or '.join(map(repr, known))}, because data.objective = {objective!r}, or no "
+            "settings of the model and train.init_from",
+        )
+        head = head_of(objective)
+        require(
+            self.model.head in ("language_model", "none", head),
+            "model.head",
+            self.model.head,
+            f"{head!r}, because data.objective = {objective!r}",
         )
         longest = self.model.max_positions
         if (name := _LENGTHS.get(objective)) and longest is not None:
             length = getattr(self.data, name)
             expected = f"at most model.max_positions = {longest}"
             require(length <= longest, f"data.{name}", length, expected)
-        if self.model.positions == "learned" and expected_architecture == "encoder_decoder":
+        if self.model.positions == "learned" and architecture == "encoder_decoder":
             self._check_lengths(longest or 0)
-        require(
-            self.model.num_classes is None or objective == "classification",
-            "model.num_classes",
-            self.model.num_classes,
-            f"None, because data.objective = {objective!r}",
-        )
 
     def _check_lengths(self, longest: int) -> None:
         """Beyond the table of an encoder-decoder's positions a device would take its last row."""
@@ -69,18 +70,42 @@ class Config:
         return self.train.init_from is not None and self.model == ModelConfig()
 
 
+# Which networks can learn it.
 _ARCHITECTURES = {
-    "translation": "encoder_decoder",
-    "span_corruption": "encoder_decoder",
-    "language_model": "decoder",
-    "answers": "decoder",
-    "classification": "decoder",
+    "translation": ("encoder_decoder",),
+    "span_corruption": ("encoder_decoder",),
+    "language_model": ("decoder",),
+    "answers": ("decoder",),
+    "masked_language_model": ("encoder",),
+    "classification": ("decoder", "encoder"),
+    "regression": ("encoder",),
+    "token_labels": ("encoder",),
+    "multiple_choice": ("encoder",),
+    "spans": ("encoder",),
 }
-# What sets the length of a decoder's rows.
+
+
+def head_of(objective: Objective) -> Head:
+    """What a model that learns `objective` has at its end."""
+    match objective:
+        case "spans":
+            return "span"
+        case "classification" | "regression" | "token_labels" | "multiple_choice":
+            return objective
+        case _:
+            return "language_model"
+
+
+# What sets the length of a row.
 _LENGTHS = {
     "language_model": "block_length",
+    "masked_language_model": "block_length",
     "answers": "max_length",
     "classification": "max_length",
+    "regression": "max_length",
+    "token_labels": "max_length",
+    "multiple_choice": "max_length",
+    "spans": "max_length",
 }
 _SECTIONS: dict[str, Any] = {f.name: f.default_factory for f in dataclasses.fields(Config)}
 

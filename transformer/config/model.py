@@ -1,9 +1,26 @@
 """The shape of the network."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from transformer.config.require import require
+
+Head = Literal[
+    "language_model",
+    "classification",
+    "regression",
+    "token_labels",
+    "multiple_choice",
+    "span",
+    "none",
+]
+
+HEADS: dict[str, tuple[Head, ...]] = {
+    "encoder_decoder": ("language_model",),
+    "decoder": ("language_model", "classification"),
+    "encoder": get_args(Head),
+}
+"""Those of each architecture."""
 
 
 @dataclass(frozen=True)
@@ -11,8 +28,9 @@ class ModelConfig:
     """The network. The defaults are the base model of "Attention Is All You Need", table 3;
     `transformer.models.presets` has the settings of the other published models."""
 
-    architecture: Literal["encoder_decoder", "decoder"] = "encoder_decoder"
-    """encoder_decoder: the original, Marian, T5; decoder: GPT, Llama (a language model)."""
+    architecture: Literal["encoder_decoder", "decoder", "encoder"] = "encoder_decoder"
+    """encoder_decoder: the original, Marian, T5; decoder: GPT, Llama (a language model); encoder:
+    BERT, RoBERTa, RoFormer (every token sees all)."""
     num_layers: int = 6
     """Layers of the encoder, and of the decoder (N in the paper, table 3)."""
     model_dim: int = 512
@@ -27,16 +45,25 @@ class ModelConfig:
     """Key and value heads, shared by groups of query heads; None: as many as num_heads."""
     vocab_size: int | None = None
     """Rows of the shared embedding matrix; None: the size of the tokenizer."""
+    head: Head = "language_model"
+    """What is read off the last hidden vectors; in training it follows from data.objective. A
+    decoder has language_model or classification, an encoder_decoder language_model. none: the
+    hidden vectors themselves are what is wanted."""
     num_classes: int | None = None
-    """Outputs of a classifier on a decoder's last token (GPT-1); None: no classifier, or with
-    data.objective = classification as many as there are labels."""
+    """Outputs of the heads classification and token_labels; None: as many as there are labels."""
+    next_sentence: bool = False
+    """With an encoder's head language_model: tell besides whether the second of two texts follows
+    the first (BERT)."""
     pad_id: int = 0
-    """The token that fills up sources and targets of an encoder_decoder."""
+    """The token that fills up rows of an encoder, sources and targets of an encoder_decoder."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = "sinusoidal"
     """sinusoidal: added, as published; learned: a table, added (GPT, BERT); rotary: queries and
     keys are turned (RoFormer, Llama); relative: a bias by distance on the logits (T5)."""
     max_positions: int | None = None
     """Longest sequence, in tokens: rows of the table of learned positions; None: no limit."""
+    segment_types: int = 0
+    """Rows of the table that is added by the kind of text a token belongs to (BERT: 2, first and
+    second); 0: none."""
     rotary_theta: float = 10_000.0
     """With rotary: the base of the wavelengths."""
     activation: Literal["relu", "gelu", "gelu_tanh", "silu", "geglu", "swiglu"] = "relu"
@@ -61,6 +88,8 @@ class ModelConfig:
     embedding_scaling: Literal["input", "output", "none"] = "input"
     """input: embeddings times sqrt(model_dim), as published; output: the last hidden vectors
     divided by it before the logits (T5 1.0); none (GPT)."""
+    embedding_norm: bool = False
+    """A norm on the sum of the embeddings, before dropout (BERT)."""
     local_window: int | None = None
     """Every other layer, from the second on, sees only so many tokens back, itself included
     (GPT-3); None: all layers see everything."""
@@ -117,7 +146,7 @@ class ModelConfig:
             self.local_window is None or self.architecture == "decoder",
             "model.local_window",
             self.local_window,
-            "None, because model.architecture = 'encoder_decoder'",
+            f"None, because model.architecture = {self.architecture!r}",
         )
         require(self.pad_id >= 0, "model.pad_id", self.pad_id, "0 or more")
         if self.num_kv_heads is not None:
@@ -127,19 +156,38 @@ class ModelConfig:
                 self.num_kv_heads,
                 f"a divisor of model.num_heads = {self.num_heads}",
             )
-        if self.num_classes is not None:
-            require(
-                self.num_classes >= 2 and self.architecture == "decoder",
-                "model.num_classes",
-                self.num_classes,
-                "at least 2, and model.architecture = 'decoder'",
-            )
+        self._check_head()
         if self.vocab_size is not None:
             require(self.vocab_size >= 1, "model.vocab_size", self.vocab_size, "at least 1")
         require(self.norm_epsilon > 0, "model.norm_epsilon", self.norm_epsilon, "a positive number")
         for name in ("dropout", "attention_dropout", "ff_dropout"):
             value = getattr(self, name)
             require(0 <= value < 1, f"model.{name}", value, "a rate in [0, 1)")
+
+    def _check_head(self) -> None:
+        known = HEADS[self.architecture]
+        require(
+            self.head in known,
+            "model.head",
+            self.head,
+            f"{' or '.join(known)}, because model.architecture = {self.architecture!r}",
+        )
+        if self.num_classes is not None:
+            require(self.num_classes >= 2, "model.num_classes", self.num_classes, "at least 2")
+            require(
+                self.head in ("classification", "token_labels"),
+                "model.num_classes",
+                self.num_classes,
+                f"None, because model.head = {self.head!r}",
+            )
+        require(
+            not self.next_sentence
+            or (self.architecture == "encoder" and self.head == "language_model"),
+            "model.next_sentence",
+            self.next_sentence,
+            "False, but with an encoder whose model.head is language_model",
+        )
+        require(self.segment_types >= 0, "model.segment_types", self.segment_types, "0 or more")
 
     @property
     def head_dim(self) -> int:

@@ -16,6 +16,17 @@ Batch = dict[str, np.ndarray]
 * ``source``: int32 [R, S], of encoder-decoders.
 * ``segments``, ``positions``: int32 [R, T], of packed rows: the document each input
   belongs to (0: padding) and its place there. Without them a row is one segment.
+
+Encoders have no ``targets`` but, by what they learn:
+
+* ``token_types``: int32 [R, T], 0 for the first text of a row and 1 for the second.
+* masked tokens: ``places`` int32 [R, P] with ``targets`` and ``weights`` [R, P]; of pairs
+  ``follows`` int32 [R] (0: the second text is the next one, 1: a random one, -1: an empty row)
+  and ``follow_weights`` float32 [R], whose sum over the batch is that of ``weights``.
+* classes: ``labels`` int32 [R], of tokens [R, T]; -1 does not count.
+* numbers: ``values`` and ``weights`` float32 [R].
+* choices: ``inputs`` and ``token_types`` [R, C, T], ``labels`` int32 [R].
+* spans: ``starts`` and ``ends`` int32 [R], both 0: no answer; -1: an empty row.
 """
 
 

@@ -19,7 +19,7 @@ class Classifier(Decoder):
 
     >>> from transformer.config import ModelConfig
     >>> config = ModelConfig(
-    ...     "decoder", num_layers=1, model_dim=8, num_heads=2, vocab_size=11, num_classes=3
+    ...     "decoder", 1, 8, num_heads=2, vocab_size=11, head="classification", num_classes=3
     ... )
     >>> model, tokens = Classifier(config), jnp.ones((2, 5), int)
     >>> variables = model.init(jax.random.key(0), tokens)

@@ -12,7 +12,7 @@ from transformer.modules.attention import Attention, KeysValues
 from transformer.modules.initializers import kernel_init
 from transformer.modules.linear import Dropout, Linear, Norm
 
-_ACTIVATIONS = {
+ACTIVATIONS = {
     "relu": jax.nn.relu,
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,
@@ -42,7 +42,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(c.ff_dropout)
 
     def __call__(self, x, *, train: bool = False):
-        activation = _ACTIVATIONS[self.config.activation]
+        activation = ACTIVATIONS[self.config.activation]
         if self.config.activation in ("geglu", "swiglu"):
             hidden = activation(self.gate(x)) * self.up(x)
         else:

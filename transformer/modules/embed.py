@@ -8,7 +8,7 @@ from transformer.config import ModelConfig
 from transformer.errors import UserError
 from transformer.functional import sinusoids
 from transformer.modules.initializers import embedding_init
-from transformer.modules.linear import Dropout
+from transformer.modules.linear import Dropout, Norm
 
 
 class Embedding(nn.Module):
@@ -25,20 +25,28 @@ class Embedding(nn.Module):
         if c.positions == "learned":
             shape = (c.max_positions, c.model_dim)
             self.positions = self.param("positions", embedding_init(c), shape)
+        if c.segment_types:
+            shape = (c.segment_types, c.model_dim)
+            self.segments = self.param("segments", embedding_init(c), shape)
+        if c.embedding_norm:
+            self.norm = Norm(c)
         if not c.tie_embeddings:
             self.output = self.param("output", embedding_init(c), table)
         if c.output_bias:
             self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
         self.dropout = Dropout(c.dropout)
 
-    def __call__(self, tokens, positions, *, train: bool = False):
+    def __call__(self, tokens, positions, token_types=None, *, train: bool = False):
         """The residual stream's beginning: ``dropout(sqrt(D) E[token] + PE[position])``.
 
-        Paper, sections 3.4, 3.5 and 5.4; the factor and the positions by setting.
+        Paper, sections 3.4, 3.5 and 5.4; the factor and the positions by setting. So are BERT's
+        segments and norm: ``dropout(norm(E[token] + P[position] + S[type]))`` (Devlin et al.
+        2019, figure 2).
 
         Args:
             tokens: int ``[B, T]``, ids below the vocabulary's size (the host checks).
             positions: int ``[B or 1, T]``, below ``max_positions`` (the host checks).
+            token_types: int ``[B, T]``, below ``segment_types``; None: all 0.
             train: apply dropout.
         """
         c = self.config
@@ -49,6 +57,10 @@ class Embedding(nn.Module):
             x += sinusoids(positions, c.model_dim)
         elif c.positions == "learned":
             x += self.positions[positions]
+        if c.segment_types:
+            x += self.segments[0 if token_types is None else token_types]
+        if c.embedding_norm:
+            x = self.norm(x)
         return self.dropout(x.astype(c.dtype), train=train)
 
     def scale_output(self, hidden):

@@ -14,8 +14,8 @@ from transformer.data.pipeline import PairSplit
 from transformer.data.tokenizer import Tokenizer
 from transformer.functional.losses import LossSums
 from transformer.models.decoder import Decoder
+from transformer.training.losses import loss_sums
 from transformer.training.metrics import loss_means
-from transformer.training.step import loss_sums
 
 
 class AnswerEvaluator:

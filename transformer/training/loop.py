@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from transformer.config import Config, from_dict, to_dict
+from transformer.config import Config, from_dict, head_of, to_dict
 from transformer.data.batches import Batch, prefetch
 from transformer.data.classification import ClassSplit
 from transformer.data.extended_tokenizer import ExtendedTokenizer
@@ -310,7 +310,7 @@ class _Run:
 def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Config:
     """``config`` with the vocabulary's size filled in, large enough for every id of the data.
 
-    So are the classes, where the data has some.
+    So are the head, and the classes where the data has some.
     """
     size = config.model.vocab_size or tokenizer.vocab_size
     if isinstance(tokenizer, ExtendedTokenizer) and config.train.init_from is not None:
@@ -321,12 +321,13 @@ def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Conf
             f"{tokenizer.vocab_size}, or None"
         )
     pad = tokenizer.special.pad
-    if config.model.architecture == "encoder_decoder" and config.model.pad_id != pad:
+    if config.model.architecture != "decoder" and config.model.pad_id != pad:
         raise UserError(f"model.pad_id = {config.model.pad_id}: expected the tokenizer's {pad}")
     # On a device an id beyond the table would be clamped to its last row, silently.
     for tokens in train.tokens:
         check_ids([tokens.min(), tokens.max()], size)
-    model, data = dataclasses.replace(config.model, vocab_size=size), config.data
+    head = head_of(config.data.objective)
+    model, data = dataclasses.replace(config.model, vocab_size=size, head=head), config.data
     if isinstance(train, ClassSplit):
         classes = len(train.names)
         if model.num_classes not in (None, classes):

@@ -13,7 +13,7 @@ _PLACES = {"data.data_dir", "data.train", "data.validation", "data.test", "train
 _FREE = {"train.steps", "train.log_every", "train.eval_every", "train.eval_examples"}
 _FREE |= {"train.save_every", "train.keep"}
 # What a saved configuration has filled in from the data, if it was not given.
-_FILLED = {"model.vocab_size", "model.num_classes", "data.labels"}
+_FILLED = {"model.vocab_size", "model.head", "model.num_classes", "data.labels"}
 
 
 def require_same_run(saved: Config, given: Config, where: object) -> list[str]:
@@ -46,7 +46,7 @@ def _differences(saved: Config, given: Config) -> Sequence[tuple[str, Any, Any]]
         for field in dataclasses.fields(before):
             values = getattr(before, field.name), getattr(now, field.name)
             name = f"{section.name}.{field.name}"
-            filled = name in _FILLED and values[1] in (None, ())
+            filled = name in _FILLED and values[1] == field.default
             if values[0] != values[1] and not filled:
                 found.append((name, *values))
     return found

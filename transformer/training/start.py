@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from transformer.config import Config, ModelConfig, from_dict
@@ -18,9 +19,10 @@ from transformer.training.checkpoint import (
 # What may differ from the model that training starts from: it changes how parameters are
 # trained, not what they mean. (Of the vocabulary's size, the embedding's shape tells.)
 _FREE = {"dropout", "attention_dropout", "ff_dropout", "attention", "dtype", "initializer"}
-_FREE |= {"vocab_size", "num_classes"}
+_FREE |= {"vocab_size", "head", "num_classes", "next_sentence"}
 _VOCABULARY = {"embedding", "output", "output_bias"}
-_HEAD = "classifier"
+# What every model has; the others belong to its head.
+_BODY = {"embedding", "encoder", "decoder"}
 
 
 def with_model(config: Config, workdir: str | Path) -> Config:
@@ -37,7 +39,9 @@ def with_model(config: Config, workdir: str | Path) -> Config:
     if saved:
         return dataclasses.replace(config, model=from_dict(saved.config).model)
     origin = load_config(str(config.train.init_from)).model
-    return dataclasses.replace(config, model=dataclasses.replace(origin, num_classes=None))
+    # The head follows from the objective.
+    bare = dataclasses.replace(origin, head="language_model", num_classes=None, next_sentence=False)
+    return dataclasses.replace(config, model=bare)
 
 
 def load_start(config: Config) -> Loaded | None:
@@ -61,24 +65,27 @@ def load_start(config: Config) -> Loaded | None:
 
 
 def adapted(params: Any, fresh: Any) -> Any:
-    """Parameters of another run, fitted to a model with more ids, or with a classifier or without.
+    """Parameters of another run, fitted to a model with more ids, or with another head.
 
     Ids that are new, at the end of the vocabulary, keep their fresh rows (Radford et al. 2018,
-    section 3.3: "randomly initialized"); so does a classifier unless there is one of that shape.
+    section 3.3: "randomly initialized"); so does each part of a head unless there is one of that
+    name and shape.
 
     Args:
         params: of the other run.
         fresh: of the model, drawn at random.
     """
-    adapted = {name: tree for name, tree in params.items() if name != _HEAD}
+    adapted = {name: tree for name, tree in params.items() if name in _BODY}
     tables = adapted.get("embedding", {})
     for name in _VOCABULARY & tables.keys() & fresh["embedding"].keys():
         old, new = tables[name], fresh["embedding"][name]
         if len(old) < len(new) and old.shape[1:] == new.shape[1:]:
             grown = jnp.concatenate([old, new[len(old) :]])
             adapted["embedding"] = {**adapted["embedding"], name: grown}
-    if _HEAD in fresh:
-        old = params.get(_HEAD)
-        same = old is not None and old["kernel"].shape == fresh[_HEAD]["kernel"].shape
-        adapted[_HEAD] = old if same else fresh[_HEAD]
+    for name in fresh.keys() - _BODY:
+        old = params.get(name)
+        same = old is not None and jax.tree.map(jnp.shape, old) == jax.tree.map(
+            jnp.shape, fresh[name]
+        )
+        adapted[name] = old if same else fresh[name]
     return adapted

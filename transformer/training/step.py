@@ -1,25 +1,19 @@
 """The training and evaluation steps: pure functions, compiled once a batch shape."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from transformer.functional.losses import LossSums, cross_entropy, linear_cross_entropy
+from transformer.functional.losses import LossSums
 from transformer.models.build import Model
+from transformer.training.losses import Batch, loss_sums
 from transformer.training.optimizer import Schedule
 from transformer.training.state import TrainState
-
-Batch = Mapping[str, Array | np.ndarray]
-"""See `transformer.data.batches.Batch`."""
-
-# What the networks read of a batch, by the names of their arguments.
-_MODEL_INPUTS = ("source", "inputs", "segments", "positions")
 
 
 class StepMetrics(NamedTuple):
@@ -36,53 +30,6 @@ TrainStep = Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]
 EvalStep = Callable[[Any, Batch], LossSums]
 
 
-def loss_sums(
-    model: Model,
-    params: Any,
-    batch: Batch,
-    label_smoothing: float,
-    dropout_key: Array | None = None,
-    lm_weight: float = 0.0,
-) -> LossSums:
-    """The label-smoothed loss (paper section 5.4), summed over the weighted target tokens.
-
-    Of a batch with ``labels``: the cross-entropy of the classes, summed over the examples, plus
-    ``lm_weight`` times the loss of the tokens (Radford et al. 2018, equation 5). ``nll`` and
-    ``weight`` are then of the classes alone.
-
-    With a ``dropout_key`` the model is in training mode.
-    """
-    mode: Any = {
-        "train": dropout_key is not None,
-        "rngs": None if dropout_key is None else {"dropout": dropout_key},
-    }
-    arguments: Any = {name: jnp.asarray(batch[name]) for name in _MODEL_INPUTS if name in batch}
-    hidden: Any = model.apply({"params": params}, **arguments, **mode, method="hidden")
-    if "labels" not in batch:
-        return _token_sums(model, params, hidden, batch, label_smoothing)
-    logits: Any = model.apply({"params": params}, hidden, batch["ends"], **mode, method="classify")
-    labels = jnp.asarray(batch["labels"])
-    sums = cross_entropy(logits, jnp.maximum(labels, 0), (labels >= 0).astype(jnp.float32))
-    if lm_weight:
-        tokens = _token_sums(model, params, hidden, batch, label_smoothing)
-        sums = sums._replace(loss=sums.loss + lm_weight * tokens.loss)
-    return sums
-
-
-def _token_sums(
-    model: Model, params: Any, hidden: Any, batch: Batch, label_smoothing: float
-) -> LossSums:
-    hidden = hidden.reshape(-1, hidden.shape[-1])
-    embedding = params["embedding"]
-    table = embedding["embedding" if model.config.tie_embeddings else "output"]
-    if model.config.output_bias:
-        # The bias of a logit is the weight of one more hidden dimension, which is always 1.
-        hidden = jnp.concatenate([hidden, jnp.ones_like(hidden[:, :1])], axis=1)
-        table = jnp.concatenate([table, embedding["output_bias"][:, None]], axis=1)
-    targets, weights = (jnp.asarray(batch[name]).reshape(-1) for name in ("targets", "weights"))
-    return linear_cross_entropy(hidden, table, targets, weights, label_smoothing)
-
-
 def make_train_step(
     model: Model,
     optimizer: optax.GradientTransformation,
@@ -94,8 +41,7 @@ def make_train_step(
 ) -> TrainStep:
     """Builds ``step(state, batch) -> (state, metrics)``, which consumes (donates) its state.
 
-    The gradient is that of the mean loss (see `loss_sums`) over the batch's target tokens, or
-    over its examples where it has ``labels``. With
+    The gradient is that of the mean loss over the batch (see `loss_sums`). With
     ``accumulate`` above 1 the batch's rows are taken in that many equal parts, one at
     a time: gradients of sums are added up and divided once by the whole weight, so
     the result is that of the whole batch however the tokens are spread over the parts.
@@ -138,7 +84,7 @@ def make_train_step(
 
 
 def make_eval_step(model: Model, label_smoothing: float) -> EvalStep:
-    """Builds ``step(params, batch) -> sums`` over the batch's target tokens, without dropout."""
+    """Builds ``step(params, batch) -> sums`` over the batch (see `loss_sums`), without dropout."""
 
     @jax.jit
     def evaluate(params: Any, batch: Batch) -> LossSums:
