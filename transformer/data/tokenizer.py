@@ -36,12 +36,8 @@ class SpecialIds(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """The ids of a text, and where in it they stand.
-
-    Attributes:
-        ids: without begin and end.
-        offsets: of each id its characters in the text as it was given: first, and last + 1.
-    """
+    """The ids of a text, without begin and end, and the characters of the text that each of them
+    stands for: its first, and its last + 1."""
 
     ids: list[int]
     offsets: list[tuple[int, int]]
@@ -81,6 +77,8 @@ class Tokenizer(ABC):
     special = SpecialIds(PAD, BOS, EOS, never=(PAD, UNK, BOS))
     begins_texts = False
     """Whether its model expects the begin id before every text, as Llama does."""
+    separators = 1
+    """End symbols between the two texts of a pair: RoBERTa's has two."""
     mask = -1
     """The id that stands for a hidden token (BERT's [MASK]); -1: there is none."""
 

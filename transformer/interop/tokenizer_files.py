@@ -95,8 +95,8 @@ def _read(folder: Path, settings: Mapping[str, Any]) -> tuple[Tokenizer, Path]:
 def _wordpiece(file: Path, settings: Mapping[str, Any]) -> PretrainedTokenizer:
     if settings.get("model_type") == "roformer":
         raise UserError(
-            f"{file}: RoFormer's own tokenizer takes Chinese words whole, found by another program: "
-            "expected a tokenizer.json"
+            f"{file}: RoFormer's own tokenizer takes Chinese words whole, as another program finds "
+            "them: expected a tokenizer.json"
         )
     return PretrainedTokenizer.from_file(file, settings)
 
