@@ -21,3 +21,27 @@ def test_the_split_depends_on_the_name_alone():
     assert list(parts["train"]) == ["if", "lambda"]
     del topics["for"]
     assert list(python_docs.split(topics)["validation"]) == ["class", "while", "with"]
+
+
+def test_training_topics_have_no_paragraph_of_a_held_out_one():
+    """ "compound" says all that "while" does: the loss on held-out topics was that of seen text."""
+    topics = {
+        "compound": "Statements\n\n  The while\nstatement\n\n\nThe if statement\n",
+        "if": "The if statement",
+        "while": "The while  statement\n\nand more",
+    }
+    parts = python_docs.split(topics)
+    assert parts["validation"] == {"while": topics["while"]}
+    assert parts["train"] == {
+        "compound": "Statements\n\nThe if statement\n",
+        "if": "The if statement",
+    }
+    assert list(python_docs.split({"while": "a\n\nb", "if": "b"})["train"]) == []
+
+
+def test_no_paragraph_of_the_held_out_topics_is_among_the_training_ones():
+    paragraphs = {
+        name: {" ".join(p.split()) for text in part.values() for p in text.split("\n\n")} - {""}
+        for name, part in python_docs.load().items()
+    }
+    assert not paragraphs["train"] & paragraphs["validation"]
