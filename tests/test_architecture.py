@@ -58,7 +58,7 @@ TESTED_IN = {
     "decoding/steps.py": "decoding/test_generate.py",
     **{
         f"interop/{name}.py": "interop/test_parity.py"
-        for name in ("family", "gpt", "llama", "marian", "t5")
+        for name in ("bert", "family", "gpt", "llama", "marian", "roberta", "roformer", "t5")
     },
     "commands/classify.py": "training/test_classification.py",
     "modules/attention.py": "modules/test_torch_parity.py",

@@ -55,8 +55,8 @@ def read(case: str, **changed):
         ("marian", {"share_encoder_decoder_embeddings": False}, "= False: expected True"),
         (
             "gpt1",
-            {"model_type": "bert"},
-            "model_type = 'bert': expected openai-gpt or gpt2 or llama",
+            {"model_type": "vit"},
+            "model_type = 'vit': expected openai-gpt or gpt2 or llama",
         ),
         ("gpt1", {"model_type": None}, "model_type missing: expected openai-gpt or gpt2"),
     ],

@@ -1,5 +1,6 @@
 """``transformer import`` and ``transformer export``."""
 
+import sys
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -24,18 +25,25 @@ class Import(Command):
     required: ClassVar = ("from_", "workdir")
 
     def run(self) -> int:
-        config = import_model(self.from_, self.workdir, self.tokenizer)
-        model = config.model
+        imported = import_model(self.from_, self.workdir, self.tokenizer)
+        model = imported.config.model
+        head = f", head {model.head}" if model.architecture == "encoder" else ""
         print(
             f"{self.workdir}: {model.architecture}, {model.num_layers} layers of "
-            f"{model.model_dim}, {model.vocab_size:,} token ids"
+            f"{model.model_dim}, {model.vocab_size:,} token ids{head}"
         )
+        if imported.drawn:
+            print(
+                f"note: {self.from_} has no {' and '.join(imported.drawn)}: drawn at random, "
+                "as a new head",
+                file=sys.stderr,
+            )
         return 0
 
 
 @dataclass(frozen=True)
 class Export(Command):
-    """Write a model as a Hugging Face folder (GPT, Llama, T5, Marian)."""
+    """Write a model as a Hugging Face folder (GPT, Llama, T5, Marian, BERT, RoBERTa, RoFormer)."""
 
     checkpoint: str = tyro.MISSING
     """The --workdir of a training run, or one checkpoint's directory."""

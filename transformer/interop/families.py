@@ -5,14 +5,20 @@ from typing import Any
 
 from transformer.config import ModelConfig
 from transformer.errors import UserError
+from transformer.interop.bert import Bert
 from transformer.interop.family import Family
 from transformer.interop.gpt import GPT1, GPT2
 from transformer.interop.llama import Llama
 from transformer.interop.marian import Marian
+from transformer.interop.roberta import Roberta
+from transformer.interop.roformer import RoFormer
 from transformer.interop.settings import Settings
 from transformer.interop.t5 import T5
 
-FAMILIES: tuple[Family, ...] = (GPT1(), GPT2(), Llama(), T5(), Marian())
+FAMILIES: tuple[Family, ...] = (
+    *(GPT1(), GPT2(), Llama(), T5(), Marian()),
+    *(Roberta(), Bert(), RoFormer()),  # of RoBERTa, BERT could say everything too
+)
 
 # What does not change what a model computes from its weights.
 _FREE = {"dropout", "attention_dropout", "ff_dropout", "attention", "dtype", "initializer"}
@@ -40,7 +46,7 @@ def describing(config: ModelConfig) -> Family:
         name, (found, expected) = next(iter(lost.items()))
         raise UserError(
             f"model.{name} = {found!r}: expected {expected!r}, as models of the nearest "
-            f"Hugging Face family have ({family.name}, {family.architecture})"
+            f"Hugging Face family have ({family.name}, {family.class_name(config)})"
         )
     return family
 
@@ -50,7 +56,7 @@ def _lost(family: Family, config: ModelConfig) -> dict[str, tuple[Any, Any]]:
     before = _essence(config)
     try:
         names = [row.theirs for row in family.rows(config)]
-        after = _essence(family.read(Settings(family.write(config)), names))
+        after = _essence(family.read(Settings(family.settings(config)), names))
     except UserError:  # its shapes are impossible there, say an odd head under rotary positions
         return {name: (value, None) for name, value in before.items()}
     return {name: (before[name], after[name]) for name in before if before[name] != after[name]}
@@ -70,4 +76,7 @@ def _essence(config: ModelConfig) -> dict[str, Any]:
         values["max_positions"] = None
     if config.architecture == "decoder":
         values["pad_id"] = None
+    if config.architecture == "encoder" and config.head != "language_model":
+        # Nothing reads the logits of tokens.
+        values |= dict.fromkeys(("output_bias", "tie_embeddings", "embedding_scaling"))
     return {name: value for name, value in values.items() if name not in _FREE}

@@ -29,21 +29,28 @@ class Row(NamedTuple):
         ours: path of a parameter; of several, side by side on the last axis in one tensor.
         layout: "same"; "transposed", as PyTorch keeps a linear layer's weight, ``[out, in]``;
             "row", ``[1, V]`` of our ``[V]``.
+        unused: rows at the beginning of their table that no model ever reads; written as 0.
+        optional: the tensor may be missing; the parameter is drawn anew then.
     """
 
     theirs: str
     ours: tuple[str, ...]
     layout: Literal["same", "transposed", "row"] = "same"
+    unused: int = 0
+    optional: bool = False
 
     def shape(self, shapes: Mapping[str, Shape]) -> Shape:
         """Of their tensor, from those of our parameters."""
         parts = [shapes[path] for path in self.ours]
         joint = (*parts[0][:-1], sum(part[-1] for part in parts))
+        if self.unused:
+            joint = (self.unused + joint[0], *joint[1:])
         return {"same": joint, "transposed": joint[::-1], "row": (1, *joint)}[self.layout]
 
     def read(self, theirs: np.ndarray, shapes: Mapping[str, Shape]) -> dict[str, np.ndarray]:
         """Their tensor as our parameters."""
         joint = {"same": theirs, "transposed": theirs.T, "row": theirs.reshape(-1)}[self.layout]
+        joint = joint[self.unused :]
         ends = np.cumsum([shapes[path][-1] for path in self.ours])[:-1]
         return dict(zip(self.ours, np.split(joint, ends, axis=-1), strict=True))
 
@@ -51,6 +58,10 @@ class Row(NamedTuple):
         """Our parameters as their tensor, contiguous."""
         parts = [ours[path] for path in self.ours]
         joint = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        if self.unused:
+            joint = np.concatenate(
+                [np.zeros_like(joint, shape=(self.unused, *joint.shape[1:])), joint]
+            )
         theirs = {"same": joint, "transposed": joint.T, "row": joint[None]}[self.layout]
         return np.ascontiguousarray(theirs)
 
@@ -78,7 +89,7 @@ class Family(ABC):
     Attributes:
         name: `model_type` in the file.
         also: other types of the same make.
-        architecture: the class there.
+        architecture: the class there; where there are several, that of the model without a head.
         prefix: what the names of tensors begin with, unless a bare model was saved.
         ignored: ends of names that are no parameters: masks, wavelengths, sinusoids.
     """
@@ -113,16 +124,41 @@ class Family(ABC):
     def copies(self, config: ModelConfig) -> dict[str, str]:
         """Tensors that repeat another one: name -> the other's name."""
 
+    def class_name(self, config: ModelConfig) -> str:
+        """The class of a model with these settings."""
+        return self.architecture
+
+    def settings(self, config: ModelConfig) -> dict[str, Any]:
+        """The ``config.json`` of a model."""
+        names = {"architectures": [self.class_name(config)], "model_type": self.name}
+        return names | self.write(config)
+
+    def modern(self, name: str) -> str:
+        """The name that recent files have for a tensor with this one."""
+        return name
+
     def residual_order(self, config: ModelConfig) -> np.ndarray | None:
         """Which of their residual dimensions each of ours is; None: the same one."""
         return None
 
-    def from_theirs(self, config: ModelConfig, get: Get) -> dict[str, Any]:
-        """Our parameters, as a tree, from their tensors by name."""
+    def from_theirs(
+        self, config: ModelConfig, get: Get, missing: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Our parameters, as a tree, from their tensors by name.
+
+        Args:
+            config: the model's settings.
+            get: reads a tensor.
+            missing: optional tensors that there are none of. What no tensor gives is drawn anew,
+                the same at every call.
+        """
         shapes, order = parameter_shapes(config), self.residual_order(config)
         params: dict[str, np.ndarray] = {}
         for row in self.rows(config):
-            params |= row.read(get(row.theirs), shapes)
+            if row.theirs not in missing:
+                params |= row.read(get(row.theirs), shapes)
+        for path in sorted(shapes.keys() - params.keys()):
+            params[path] = _drawn(path, shapes[path])
         if order is not None:
             params = {path: _reorder(path, array, order) for path, array in params.items()}
         # A file's order is not C's where it was transposed.
@@ -130,7 +166,7 @@ class Family(ABC):
         return unflatten_dict(contiguous, sep="/")
 
     def to_theirs(self, config: ModelConfig, params: Any) -> dict[str, np.ndarray]:
-        """The inverse of `from_theirs`."""
+        """The inverse of `from_theirs`; a parameter that they have no place for is left out."""
         flat = {path: np.asarray(array) for path, array in flatten_dict(params, sep="/").items()}
         order = self.residual_order(config)
         if order is not None:
@@ -140,11 +176,23 @@ class Family(ABC):
 
     def canonical(self, config: ModelConfig, names: Iterable[str]) -> dict[str, str]:
         """Full name -> name in the file, of tensors perhaps saved from the bare model."""
-        known = {row.theirs for row in self.rows(config)} | self.copies(config).keys()
-        return {
-            self.prefix + name if name not in known and self.prefix + name in known else name: name
-            for name in names
-        }
+        copies = self.copies(config)
+        known = {row.theirs for row in self.rows(config)} | copies.keys()
+        found: dict[str, str] = {}
+        for name in names:
+            modern = self.modern(name)
+            full = (modern, self.prefix + modern, modern.removeprefix(self.prefix))
+            full = next((name for name in full if name in known), name)
+            found[name if full in found else full] = name
+        for copy, original in copies.items():
+            if copy in found:
+                found.setdefault(original, found[copy])
+        return found
+
+    def missing(self, config: ModelConfig, found: Collection[str]) -> list[str]:
+        """The optional tensors, if none of them is among those found."""
+        optional = [row.theirs for row in self.rows(config) if row.optional]
+        return [] if any(name in found for name in optional) else optional
 
     def check(self, config: ModelConfig, found: Mapping[str, Shape], where: object) -> None:
         """Compares the tensors of a file, by canonical name, with the table.
@@ -152,19 +200,20 @@ class Family(ABC):
         Raises:
             UserError: tensors are missing, unknown or of another shape; names them.
         """
-        shapes = parameter_shapes(config)
-        expected = {row.theirs: row.shape(shapes) for row in self.rows(config)}
+        shapes, rows = parameter_shapes(config), self.rows(config)
+        expected = {row.theirs: row.shape(shapes) for row in rows}
         known = expected | {copy: expected[name] for copy, name in self.copies(config).items()}
+        optional = set(self.missing(config, found))
         problems = [
             f"{name}: missing, expected {shape}"
             for name, shape in expected.items()
-            if name not in found
+            if name not in found and name not in optional
         ]
         for name, shape in found.items():
             if name in known and shape != known[name]:
                 problems.append(f"{name}: found {shape}, expected {known[name]}")
             elif name not in known and not name.endswith(self.ignored):
-                problems.append(f"{name} {shape}: unknown to {self.architecture}")
+                problems.append(f"{name} {shape}: unknown to {self.class_name(config)}")
         if problems:
             more = len(problems) - _SHOWN
             listed = "; ".join(problems[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
@@ -185,6 +234,12 @@ def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
 def of_layers(count: int, rows: Callable[[int], Iterable[Row]]) -> list[Row]:
     """The rows of layers 0, 1, ..."""
     return [row for i in range(count) for row in rows(i)]
+
+
+def _drawn(path: str, shape: Shape) -> np.ndarray:
+    """Of a layer that the file does not have: as a new head is drawn (Devlin et al. 2019)."""
+    draw = np.random.default_rng(0).normal(0.0, 0.02, shape).astype(np.float32)
+    return np.zeros_like(draw) if path.endswith("bias") else draw
 
 
 def _reorder(path: str, array: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A Hugging Face folder: ``config.json``, tensors in safetensors files, tokenizer files."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from transformer.data.tokenizer import SpecialIds
 from transformer.errors import UserError
 from transformer.interop.families import describing, family_of
 from transformer.interop.family import Family, Shape
-from transformer.interop.settings import Settings
+from transformer.interop.settings import Settings, label_settings
 
 CONFIG, TENSORS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _TYPES = ("F64", "F32", "F16", "BF16")
@@ -27,11 +27,13 @@ class Model(NamedTuple):
         config: its settings as ours.
         params: its parameters as ours, float32.
         settings: its ``config.json``.
+        drawn: tensors of a layer that the files do not have, which was drawn at random.
     """
 
     config: ModelConfig
     params: dict[str, Any]
     settings: dict[str, Any]
+    drawn: list[str]
 
 
 def read_model(folder: str | Path) -> Model:
@@ -52,12 +54,17 @@ def read_model(folder: str | Path) -> Model:
     files = family.canonical(config, tensors.shapes)
     family.check(config, {name: tensors.shapes[file] for name, file in files.items()}, folder)
     _check_copies(family, config, files, tensors)
-    params = family.from_theirs(config, lambda name: tensors.read(files[name]))
-    return Model(config, params, values)
+    missing = family.missing(config, files)
+    params = family.from_theirs(config, lambda name: tensors.read(files[name]), missing)
+    return Model(config, params, values, missing)
 
 
 def write_model(
-    folder: Path, config: ModelConfig, params: Any, special: SpecialIds | None = None
+    folder: Path,
+    config: ModelConfig,
+    params: Any,
+    special: SpecialIds | None = None,
+    labels: Sequence[str] = (),
 ) -> Family:
     """Writes ``config.json`` and ``model.safetensors``.
 
@@ -66,14 +73,18 @@ def write_model(
         config: the model's settings.
         params: its parameters.
         special: of its tokenizer, for programs that generate.
+        labels: names of the classes.
 
     Raises:
         UserError: no family describes the model; names a setting.
     """
     family = describing(config)
     safetensors = _safetensors()
-    values = {"architectures": [family.architecture], "model_type": family.name, "dtype": "float32"}
-    values |= family.write(config) | (_special_settings(config, special) if special else {})
+    values = {"dtype": "float32", **family.settings(config)}
+    if special and config.architecture != "encoder":
+        values |= _special_settings(config, special)
+    if labels and "id2label" in values:
+        values |= label_settings(labels)
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
     tensors = family.to_theirs(config, params)
     try:

@@ -1,6 +1,6 @@
 """Reading a ``config.json`` with every setting checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from transformer.errors import UserError
@@ -57,3 +57,22 @@ class Settings:
         found = self.values.get(name)
         if (default if found is None else found) != value:
             raise self.refuse(name, f"{value!r} (nothing else is implemented)")
+
+    def labels(self) -> list[str]:
+        """The names of the classes: of `id2label`, or as many as `num_labels` (2) says."""
+        named = self.values.get("id2label")
+        if named is None:
+            return [f"LABEL_{i}" for i in range(self.size("num_labels", 2))]
+        numbers = {str(i) for i in range(len(named))} if isinstance(named, Mapping) else set()
+        if not numbers or {str(key) for key in named} != numbers:
+            raise self.refuse("id2label", "names of the classes 0, 1, ...")
+        by_number = {str(key): str(name) for key, name in named.items()}
+        return [by_number[str(i)] for i in range(len(named))]
+
+
+def label_settings(labels: Sequence[str]) -> dict[str, Any]:
+    """What a ``config.json`` says of the classes."""
+    return {
+        "id2label": {str(i): name for i, name in enumerate(labels)},
+        "label2id": {name: i for i, name in enumerate(labels)},
+    }

@@ -47,6 +47,11 @@ def read_tokenizer(
         )
     if model.architecture == "encoder":
         _check_controls(tokenizer, file)
+        if tokenizer.special.pad != model.pad_id:
+            raise UserError(
+                f"{file}: padding is id {tokenizer.special.pad}: expected {model.pad_id}, "
+                "as in the model (pad_token_id in config.json)"
+            )
     return tokenizer
 
 

@@ -2,19 +2,48 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 
 from transformer.config import Config, DataConfig, DecodeConfig, ModelConfig, to_dict
+from transformer.config.data import Objective
+from transformer.config.model import Head
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.interop.folder import read_model, write_model
+from transformer.interop.settings import Settings
 from transformer.interop.tokenizer_files import ids_as_text, read_tokenizer, write_tokenizer
 from transformer.training.checkpoint import Checkpoints, Meta, last_meta, load_for_inference
 from transformer.training.state import TrainState
 
 TokenizerChoice = Literal["folder", "ids"]
+
+
+# What a model with each head learns.
+_OBJECTIVES: dict[Head, Objective] = {
+    "language_model": "masked_language_model",
+    "none": "masked_language_model",
+    "classification": "classification",
+    "regression": "regression",
+    "token_labels": "token_labels",
+    "multiple_choice": "multiple_choice",
+    "span": "spans",
+}
+_NO_FILES = ("(the model was imported)",)
+"""Stands for the files it was trained on, which nobody has."""
+
+
+class Imported(NamedTuple):
+    """What `import_model` wrote.
+
+    Attributes:
+        config: the settings in the checkpoint.
+        drawn: tensors that the folder lacks: their layer is drawn at random, as a new head.
+    """
+
+    config: Config
+    drawn: list[str]
 
 
 class Exported(NamedTuple):
@@ -31,16 +60,13 @@ class Exported(NamedTuple):
 
 def import_model(
     folder: str | Path, workdir: str | Path, tokenizer: TokenizerChoice = "folder"
-) -> Config:
+) -> Imported:
     """Writes a published model as the checkpoint of step 0.
 
     Args:
         folder: with ``config.json``, tensors and tokenizer files.
         workdir: without checkpoints; it is made.
         tokenizer: that of the folder, or texts are token ids separated by spaces.
-
-    Returns:
-        The settings in the checkpoint.
 
     Raises:
         UserError: see `read_model` and `read_tokenizer`; the workdir has checkpoints.
@@ -60,13 +86,13 @@ def import_model(
     if network.architecture == "encoder_decoder":
         # Where config.json does not say it, the tokenizer's files do.
         network = dataclasses.replace(network, pad_id=chosen.special.pad)
-    config = _experiment(network)
+    config = _experiment(network, model.settings)
     state = TrainState(jnp.zeros((), jnp.int32), model.params, ())
     meta = Meta(0, to_dict(config), chosen.to_json(), fingerprint="imported")
     with Checkpoints(workdir / "checkpoints", keep=1) as checkpoints:
         checkpoints.save(state, meta)
         checkpoints.wait()
-    return config
+    return Imported(config, model.drawn)
 
 
 def export_model(checkpoint: str | Path, folder: str | Path, step: str = "best") -> Exported:
@@ -85,15 +111,31 @@ def export_model(checkpoint: str | Path, folder: str | Path, step: str = "best")
         raise UserError(f"--to {folder}: expected a new or empty directory")
     loaded = load_for_inference(checkpoint, step)
     tokenizer = Tokenizer.from_json(loaded.tokenizer)
-    family = write_model(folder, loaded.config.model, loaded.params, tokenizer.special)
-    return Exported(family.architecture, write_tokenizer(folder, tokenizer, family.name))
+    model, labels = loaded.config.model, loaded.config.data.labels
+    family = write_model(folder, model, loaded.params, tokenizer.special, labels)
+    return Exported(family.class_name(model), write_tokenizer(folder, tokenizer, family.name))
 
 
-def _experiment(model: ModelConfig) -> Config:
+def _experiment(model: ModelConfig, settings: dict[str, Any]) -> Config:
     """The settings of an imported model: what it can read and write at most."""
+    if model.architecture == "encoder":
+        return Config(model, _encoder_data(model, settings))
     if model.architecture == "decoder":
         block = min(DataConfig.block_length, model.max_positions or DataConfig.block_length)
         return Config(model, DataConfig("language_model", block_length=block))
     longest = DecodeConfig.max_source_length
     decode = DecodeConfig(max_source_length=min(longest, model.max_positions or longest))
     return Config(model, decode=decode)
+
+
+def _encoder_data(model: ModelConfig, settings: dict[str, Any]) -> DataConfig:
+    objective = _OBJECTIVES[model.head]
+    longest = model.max_positions or DataConfig.block_length
+    if objective == "masked_language_model":
+        return DataConfig(objective, block_length=min(DataConfig.block_length, longest))
+    return DataConfig(
+        objective,
+        train=_NO_FILES,
+        max_length=min(DataConfig.max_length, longest),
+        labels=tuple(Settings(settings).labels()) if model.num_classes else (),
+    )
