@@ -219,7 +219,7 @@ def test_mistakes_in_scoring(run, decoder, encoder_decoder, tmp_path):  # noqa: 
 # prompt
 
 
-def test_prompt_reports_accuracy_beside_the_baselines(run, decoder, tmp_path):  # noqa: F811
+def test_prompt_reports_accuracy_beside_the_baselines(run, decoder, encoder_decoder, tmp_path):  # noqa: F811
     path = tmp_path / "task.json"
     queries = [{"input": text, "answer": "ab"} for text in ("c", "d", "fg")]
     queries.append({"input": "a", "answer": "g"})
@@ -236,5 +236,9 @@ def test_prompt_reports_accuracy_beside_the_baselines(run, decoder, tmp_path):  
     assert all(re.fullmatch(r" +\d( +\d+\.\d%){3}", row) for row in rows)
     assert_refused(run(*prompt, "--shots", 0, 2), "shots = 2: expected 0 to 1, the task's examples")
     assert_refused(run("prompt", "--checkpoint", decoder), "--task expected")
+    assert_refused(
+        run("prompt", "--checkpoint", encoder_decoder, "--task", path),
+        "model.architecture = 'encoder_decoder'; expected 'decoder'",
+    )
     path.write_text("{}", encoding="utf-8")
     assert_refused(run(*prompt), "task.json: the task: queries is missing")

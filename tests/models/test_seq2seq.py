@@ -15,6 +15,7 @@ from transformer.config import ModelConfig
 from transformer.data.tokenizer import PAD
 from transformer.errors import UserError
 from transformer.functional import Mask, cross_entropy
+from transformer.models.cache import cache_bytes
 from transformer.models.seq2seq import Seq2Seq
 from transformer.modules.linear import Dropout
 
@@ -185,6 +186,16 @@ def test_grouped_heads_equal_repeated_ones(kv_heads, attention):
         forward(full, repeated, SOURCE, INPUTS),
         atol=1e-5,
     )
+
+
+def test_the_cache_takes_what_the_formula_says():
+    config = dataclasses.replace(CONFIG, num_layers=2, num_kv_heads=1, dtype="bfloat16")
+    params, model = initialise(config), Seq2Seq(config)
+    cache = jax.eval_shape(
+        lambda: model.apply({"params": params}, SOURCE.astype(jnp.int32), 13, method="start")
+    )
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache))
+    assert size == cache_bytes(config, *SOURCE.shape[:1], 13, SOURCE.shape[1])
 
 
 @pytest.mark.parametrize(("prompt", "placement"), [(1, "pre"), (4, "post")])

@@ -36,7 +36,8 @@ def plot_loss(metrics: Sequence[dict[str, Any]], path: Path) -> None:
         points = [(m["step"], m["loss"]) for m in metrics if m["split"] == split]
         if points:
             axes.plot(*zip(*points, strict=True), style, label=split, markersize=4)
-    axes.set(xlabel="step", ylabel="loss (nats per token, label-smoothed)")
+    unit = "example" if any("examples" in m for m in metrics) else "token"
+    axes.set(xlabel="step", ylabel=f"training objective, mean per {unit}")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(path)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tyro
 
@@ -13,8 +13,16 @@ from transformer.data.sources import decode_lines
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.models.build import Model, build_model
+from transformer.models.decoder import Decoder
+from transformer.models.encoder import Encoder
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.checkpoint import load_config, load_for_inference, load_meta
+
+_ARCHITECTURES: dict[type, str] = {
+    Seq2Seq: "encoder_decoder",
+    Decoder: "decoder",
+    Encoder: "encoder",
+}
 
 _BLOCK = 2048
 """Lines of standard input worked on, and written, together."""
@@ -64,11 +72,27 @@ class OnCheckpoint(Command):
 
     def load(self) -> tuple[Seq2Seq, dict, Tokenizer, Config]:
         """As `load_any`, of an encoder-decoder."""
+        return self._load_one_of(Seq2Seq)
+
+    def load_decoder(self) -> tuple[Decoder, dict, Tokenizer, Config]:
+        """As `load_any`, of a language model."""
+        return self._load_one_of(Decoder)
+
+    def load_generative(self) -> tuple[Seq2Seq | Decoder, dict, Tokenizer, Config]:
+        """As `load_any`, of a model that says how probable a next token is."""
+        return self._load_one_of(Seq2Seq, Decoder)
+
+    def load_encoder(self) -> tuple[Encoder, dict, Tokenizer, Config]:
+        """As `load_any`, of an encoder."""
+        return self._load_one_of(Encoder)
+
+    def _load_one_of(self, *kinds: type) -> tuple[Any, dict, Tokenizer, Config]:
         model, params, tokenizer, config = self.load_any()
-        if not isinstance(model, Seq2Seq):
+        if not isinstance(model, kinds):
+            expected = " or ".join(repr(_ARCHITECTURES[kind]) for kind in kinds)
             raise UserError(
                 f"--checkpoint {self.checkpoint}: model.architecture = "
-                f"{model.config.architecture!r}; expected 'encoder_decoder'"
+                f"{model.config.architecture!r}; expected {expected}"
             )
         return model, params, tokenizer, config
 

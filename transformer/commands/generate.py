@@ -44,7 +44,7 @@ class Generate(GenerateConfig, OnCheckpoint):
 
     def run(self) -> int:
         check_text(self.prompt or "", "--prompt")
-        model, params, tokenizer, _ = self.load_any()
+        model, params, tokenizer, _ = self.load_generative()
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(GenerateConfig)}
         config = GenerateConfig(**{**fields, "stop": tuple(map(_unescape, self.stop))})
         generator = Generator(model, params, tokenizer, config, log=_say, patience=_PATIENCE)

@@ -43,7 +43,7 @@ class Prompt(OnCheckpoint):
             raise UserError("--shots: expected at least one number")
         task.check_shots(max(self.shots))
         task.check_shots(min(self.shots))
-        model, params, tokenizer, _ = self.load_any()
+        model, params, tokenizer, _ = self.load_decoder()
         scorer = Scorer(model, params, tokenizer, self.batch_size, self.begin)
         print(
             f"{len(task.queries)} queries; the most frequent answer is right in "

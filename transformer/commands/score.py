@@ -39,7 +39,7 @@ class Score(OnCheckpoint):
 
     def run(self) -> int:
         text = None if self.text is None else _read(self.text)
-        model, params, tokenizer, _ = self.load_any()
+        model, params, tokenizer, _ = self.load_generative()
         scorer = Scorer(model, params, tokenizer, self.batch_size, self.begin)
         if text is not None:
             found = scorer.perplexity(text, self.window, self.stride)

@@ -23,7 +23,6 @@ from transformer.decoding.pieces import TextPieces
 from transformer.decoding.prefix import Ids, Prefix, bucket, filled, padded, read, rows_of
 from transformer.decoding.sampling import NO_TOKEN
 from transformer.errors import UserError
-from transformer.models.build import Model
 from transformer.models.cache import cache_bytes
 from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
@@ -110,7 +109,7 @@ class Generator:
 
     def __init__(
         self,
-        model: Model,
+        model: Seq2Seq | Decoder,
         params: Any,
         tokenizer: Tokenizer,
         config: GenerateConfig,
@@ -292,10 +291,11 @@ class Generator:
             filled([row.sample for row in rows]),
         )
         count, capacity = len(streams.samples), places + room
-        self._report(count, capacity)
+        encoder = isinstance(self.model, Seq2Seq)
+        width = bucket(max(map(len, known))) if encoder else 0
+        self._report(count, capacity, width)
         statics, origins = (*self._statics, capacity, self.params), filled(parents)
-        if isinstance(self.model, Seq2Seq):
-            width = bucket(max(map(len, known)))
+        if encoder:
             source, _ = padded(known, rows_of(len(known)), width, self.model.config.pad_id)
             return steps.begin_target(*statics, source, origins, streams), places
         read = known.hidden, known.cache
@@ -337,12 +337,13 @@ class Generator:
             tokens = ids if len(ids) == c.max_new_tokens else [*ids, self.vocabulary.end]
             yield row, "".join(self._push(row, token) for token in tokens if not row.finish)
 
-    def _report(self, rows: int, capacity: int) -> None:
+    def _report(self, rows: int, capacity: int, source: int = 0) -> None:
         if self._log is None or (rows, capacity) in self._sizes:
             return
         self._sizes.add((rows, capacity))
-        size = cache_bytes(self.model.config, rows, capacity) / 1e6
-        self._log(f"cache of {rows} x {capacity} tokens: {size:,.1f} MB")
+        size = cache_bytes(self.model.config, rows, capacity, source) / 1e6
+        sources = f" and {source} of a source" if source else ""
+        self._log(f"cache of {rows} x {capacity} tokens{sources}: {size:,.1f} MB")
 
 
 def _nan(row: _Row) -> UserError:

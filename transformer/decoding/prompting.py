@@ -140,7 +140,8 @@ def evaluate(scorer: Scorer, task: Task, shots: int) -> Outcome:
     """
     task.check_shots(shots)
     if not isinstance(scorer.model, Decoder):
-        raise UserError("a task in the prompt: expected a decoder, found an encoder_decoder")
+        architecture = scorer.model.config.architecture
+        raise UserError(f"a task in the prompt: expected a decoder, found an {architecture}")
     texts = [(task.prompt(q, shots), choice) for q in task.queries for choice in q.choices]
     pairs = [scorer.split(*text) for text in texts]
     # A context keeps a token of its own, after which the continuation's first is predicted.

@@ -15,7 +15,6 @@ from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.decoding.beam import Vocabulary
 from transformer.decoding.prefix import Ids, Prefix, bucket, extend, padded, read, rows_of
 from transformer.errors import UserError
-from transformer.models.build import Model
 from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
 
@@ -102,7 +101,7 @@ class Scorer:
 
     def __init__(
         self,
-        model: Model,
+        model: Seq2Seq | Decoder,
         params: Any,
         tokenizer: Tokenizer,
         batch_size: int = 8,
@@ -315,7 +314,7 @@ def _score_targets(model: Seq2Seq, size, params, source, inputs, targets):
     return _target_log_probs(model, size, params, hidden, targets)
 
 
-def _target_log_probs(model: Model, size: int, params, hidden, targets):
+def _target_log_probs(model: Seq2Seq | Decoder, size: int, params, hidden, targets):
     """``[B, N, D]`` to the targets' log-probabilities ``[B, N]``, some rows of logits at a time."""
 
     def score(row):

@@ -60,11 +60,12 @@ class DecoderCache(NamedTuple):
         )
 
 
-def cache_bytes(config: ModelConfig, batch: int, capacity: int) -> int:
-    """Memory of `DecoderCache.empty`: ``B S (2 L K H bytes + 8)``.
+def cache_bytes(config: ModelConfig, batch: int, capacity: int, source: int = 0) -> int:
+    """Memory of decoding: ``B S (2 L K H bytes + 8)``, plus ``B S' (2 L K H bytes + 4)``.
 
-    2 for keys and values, bytes of an activation (4 or 2), and two int32 a token.
+    The first is that of `DecoderCache.empty`: 2 for keys and values, bytes of an activation (4 or
+    2), and two int32 a token. The second an encoder-decoder's, with `source` tokens S' a row.
     """
     c = config
     vectors = 2 * c.num_layers * c.kv_heads * c.head_dim * jnp.dtype(c.dtype).itemsize
-    return batch * capacity * (vectors + 8)
+    return batch * (capacity * (vectors + 8) + (source * (vectors + 4) if source else 0))
