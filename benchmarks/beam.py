@@ -16,6 +16,7 @@ from benchmarks.peer import alternate
 from transformer.data.sources import read_lines
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.translate import Translator
+from transformer.host_memory import keep_freed_memory
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.checkpoint import load_for_inference
 
@@ -40,6 +41,7 @@ def main(
         early_stopping: the peer's rule (stop at beam_size ended hypotheses), not the exact one.
         rounds: how often, in turn with the peer.
     """
+    keep_freed_memory()
     loaded = load_for_inference(checkpoint)
     decode = dataclasses.replace(
         loaded.config.decode,

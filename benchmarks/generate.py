@@ -30,6 +30,7 @@ from transformer.data.tokenizer import SpecialIds
 from transformer.decoding.beam import Vocabulary
 from transformer.decoding.continuous import decode_all
 from transformer.decoding.generate import Generator
+from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
 from transformer.models.presets import PRESETS
 
@@ -58,6 +59,7 @@ def main(
         rounds: how often, in turn with the peer.
         trace: write a profile of one call to this directory.
     """
+    keep_freed_memory()
     if work == "greedy":
         call, measure = _greedy(batch, new or 128)
     else:

@@ -22,6 +22,7 @@ from transformer import config as configuration
 from transformer.data.batches import prefetch
 from transformer.data.objectives import training_batches
 from transformer.data.pipeline import prepare
+from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
 from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.state import init_state
@@ -50,6 +51,7 @@ def main(
         rounds: rounds, in turn with the peer.
         trace: write a profile of three steps to this directory.
     """
+    keep_freed_memory()
     settings = configuration.load(config)
     data = dataclasses.replace(settings.data, train=train)
     prepared = prepare(data, splits=("train",))

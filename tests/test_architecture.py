@@ -21,18 +21,27 @@ MOST_LINES = 350
 MAY_IMPORT = {
     "__init__": set(),
     "errors": set(),
+    "host_memory": set(),
     "config": set(),
     "functional": set(),
     "data": {"config"},
     "modules": {"config", "functional"},
     "models": {"config", "functional", "modules"},
     "decoding": {"config", "data", "functional", "models", "modules"},
-    "training": {"config", "data", "decoding", "functional", "models", "modules"},
+    "training": {
+        "config",
+        "data",
+        "decoding",
+        "functional",
+        "host_memory",
+        "models",
+        "modules",
+    },
     "interop": {"config", "data", "functional", "models", "modules", "training"},
     "analysis": {"config", "data", "decoding", "functional", "models", "modules", "training"},
 }
 MAY_IMPORT["commands"] = MAY_IMPORT["analysis"] | {"analysis", "interop"}
-MAY_IMPORT["cli"] = MAY_IMPORT["commands"] | {"commands"}
+MAY_IMPORT["cli"] = MAY_IMPORT["commands"] | {"commands", "host_memory"}
 
 # Sources whose tests are elsewhere: they have no behaviour of their own to test apart.
 TESTED_IN = {

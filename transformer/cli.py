@@ -28,6 +28,7 @@ from transformer.commands.training import Train
 from transformer.commands.translate import Translate
 from transformer.data.sources import CACHE
 from transformer.errors import UserError, did_you_mean
+from transformer.host_memory import keep_freed_memory
 
 COMMANDS: dict[str, type[Command]] = {
     "train": Train,
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str]) -> int:
             raise UserError(f"unknown command {name!r}{hint}")
         command = parse(COMMANDS[name], rest, f"transformer {name}")
         _keep_compiled_programs()
+        keep_freed_memory()
         return command.run()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

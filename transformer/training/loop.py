@@ -21,6 +21,7 @@ from transformer.data.objectives import training_batches
 from transformer.data.pipeline import Data, Split, prepare
 from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.errors import UserError
+from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
 from transformer.training.checkpoint import Checkpoints, Meta, last_meta, require_same_shapes
 from transformer.training.evaluation import make_evaluator
@@ -75,6 +76,7 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
             cannot be used.
         NonFiniteLoss: names the step, the examples of its batch and the last checkpoint.
     """
+    keep_freed_memory()
     workdir, console = Path(workdir), console or Console()
     config = with_model(config, workdir)
 
