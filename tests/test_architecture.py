@@ -67,7 +67,11 @@ TESTED_IN = {
     "decoding/steps.py": "decoding/test_generate.py",
     **{
         f"interop/{name}.py": "interop/test_parity.py"
-        for name in ("bert", "family", "gpt", "llama", "marian", "roberta", "roformer", "t5")
+        for name in ("family", "gpt", "llama", "marian", "t5")
+    },
+    **{
+        f"interop/{name}.py": "interop/test_encoder_parity.py"
+        for name in ("bert", "roberta", "roformer")
     },
     "commands/classify.py": "training/test_classification.py",
     "modules/attention.py": "modules/test_torch_parity.py",
@@ -76,6 +80,7 @@ TESTED_IN = {
     "modules/initializers.py": "models/test_parameter_counts.py",
     "modules/linear.py": "modules/test_torch_parity.py",
     "models/cache.py": "models/test_decoder.py",
+    "data/symbols.py": "data/test_tokenizer.py",
     "data/objectives.py": "training/test_loop.py",
     "training/evaluation.py": "training/test_loop.py",
     "training/state.py": "training/test_step.py",

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from transformer.config import DataConfig
+from transformer.data.symbols import Symbols
 from transformer.data.tokenizer import (
     BOS,
     EOS,
     PAD,
     UNK,
     SentencePiece,
-    Symbols,
     Tokenizer,
     check_ids,
     train_tokenizer,

@@ -12,7 +12,8 @@ import pytest
 from tests.decoding import tiny
 from tests.decoding.tiny_decoder import CONFIG, END, MODEL, TOKENIZER, allowed_log_probs, parameters
 from transformer.config import GenerateConfig, ModelConfig
-from transformer.data.tokenizer import SpecialIds, Symbols
+from transformer.data.symbols import Symbols
+from transformer.data.tokenizer import SpecialIds
 from transformer.decoding import prefix, steps
 from transformer.decoding.generate import Generator, Text
 from transformer.decoding.prefix import bucket

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.tokenizer import SentencePiece, SpecialIds, Symbols, Tokenizer
+from transformer.data.symbols import Symbols
+from transformer.data.tokenizer import SentencePiece, SpecialIds, Tokenizer
 from transformer.decoding.pieces import TextPieces
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.decoding.tiny import CONFIG, LINES, MODEL, SEARCH, TOKENIZER, parameters
-from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Symbols
+from transformer.data.symbols import Symbols
+from transformer.data.tokenizer import BOS, EOS, PAD, UNK
 from transformer.decoding import continuous
 from transformer.decoding.translate import Hypothesis, Translator
 from transformer.errors import UserError

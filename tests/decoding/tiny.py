@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from transformer.config import DecodeConfig, ModelConfig
-from transformer.data.tokenizer import Symbols
+from transformer.data.symbols import Symbols
 from transformer.models.seq2seq import Seq2Seq
 
 TOKENIZER = Symbols(list("abcdefg"), "characters", "characters")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.data.tokenizer import Symbols
+from transformer.data.symbols import Symbols
 from transformer.models.decoder import Decoder
 
 TOKENIZER = Symbols(list("abcdefg"), "characters", "characters")

@@ -109,13 +109,23 @@ def record(
     cotangent = draw(*logits.shape)
     if real is not None:
         cotangent = cotangent * real[..., None]
-    (logits * cotangent).sum().backward()
-    arrays: dict[str, Tensor] = {
-        f"{case}/output/logits": logits,
-        f"{case}/cotangent/logits": cotangent,
-    }
-    if cached is not None:
-        arrays[f"{case}/output/cached"] = cached
+    stored = named(case, model, inputs, {"logits": logits}, {"logits": cotangent})
+    return stored | ({} if cached is None else {f"{case}/output/cached": to_numpy(cached)})
+
+
+def named(
+    case: str,
+    model: PreTrainedModel,
+    inputs: dict[str, Tensor],
+    outputs: dict[str, Tensor],
+    cotangents: dict[str, Tensor],
+) -> Arrays:
+    """Every array by its name, those of the gradient of sum(output * cotangent) included."""
+    torch.stack([(outputs[name] * cotangents[name]).sum() for name in outputs]).sum().backward()
+    arrays: dict[str, Tensor] = {}
+    for name, output in outputs.items():
+        arrays[f"{case}/output/{name}"] = output
+        arrays[f"{case}/cotangent/{name}"] = cotangents[name]
     for name, value in inputs.items():
         arrays[f"{case}/input/{name}"] = value.int()
     parameters = dict(model.named_parameters())

@@ -1,4 +1,4 @@
-"""The models of hf.npz as tensors by name."""
+"""The models of hf.npz and hf_encoders.npz as tensors by name."""
 
 import json
 from typing import Any, NamedTuple
@@ -14,10 +14,12 @@ from transformer.interop.family import Family
 from transformer.interop.settings import Settings
 
 CASES = golden.load("hf")
+ENCODERS = golden.load("hf_encoders")
+EVERY = CASES | ENCODERS
 
 
 class Published(NamedTuple):
-    """One case: see make_hf.py."""
+    """One case: see make_hf.py and make_hf_encoders.py."""
 
     family: Family
     config: ModelConfig
@@ -33,8 +35,8 @@ class Published(NamedTuple):
 
 
 def published(case: str) -> Published:
-    """A model of hf.npz by the package's own reading of its settings."""
-    arrays = CASES[case]
+    """A model by the package's own reading of its settings."""
+    arrays = EVERY[case]
     settings = json.loads(str(arrays["config"]["json"]))
     shapes = json.loads(str(arrays["config"]["shapes"]))
     ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes.values()])[:-1]

@@ -4,14 +4,16 @@ import dataclasses
 
 import pytest
 
-from tests.interop.goldens import CASES, published
+from tests.interop.goldens import EVERY, published
 from transformer.config import ModelConfig
 from transformer.errors import UserError
 from transformer.interop.families import describing
 from transformer.models.presets import PRESETS
 
+GPT1_CLASSES = dataclasses.replace(PRESETS["gpt1"], head="classification", num_classes=3)
 
-@pytest.mark.parametrize("case", CASES)
+
+@pytest.mark.parametrize("case", EVERY)
 def test_every_published_model_is_described_by_its_own_family(case):
     model = published(case)
     assert describing(model.config) is model.family
@@ -34,6 +36,15 @@ def test_presets_can_be_exported(name, family):
         ),
         (dataclasses.replace(PRESETS["gpt2"], num_kv_heads=3), "model.num_kv_heads = 3: .*12"),
         (dataclasses.replace(PRESETS["llama2-7b"], ff_bias=True, norm="layer"), "model.norm = 'la"),
+        (GPT1_CLASSES, "model.head = 'classification': expected 'language_model', .*openai-gpt"),
+        (
+            dataclasses.replace(published("roformer").config, next_sentence=True),
+            "model.next_sentence = True: expected False, .*roformer, RoFormerForMaskedLM",
+        ),
+        (
+            dataclasses.replace(published("bert_classes").config, segment_types=0),
+            "model.segment_types = 0: expected [12], .*ForSequenceClassification",
+        ),
         (ModelConfig(vocab_size=7), "model.norm_epsilon = 1e-06: expected 1e-05, .*marian"),
     ],
     ids=lambda value: "",

@@ -63,6 +63,7 @@ def test_cached_decoding(case):
     if isinstance(network, Decoder):
         logits = decoder_logits(network, params, **inputs)
     else:
+        assert isinstance(network, Seq2Seq)
         logits = seq2seq_logits(network, params, **inputs)
     counts = real(model)[..., None]
     # OpenAI GPT has no cache there.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.interop.goldens import CASES, published
+from tests.interop.goldens import EVERY, published
 from transformer.errors import UserError
 from transformer.interop.families import FAMILIES, family_of
 from transformer.interop.settings import Settings
@@ -53,6 +53,35 @@ def read(case: str, **changed):
         ("marian", {"decoder_layers": 1}, "decoder_layers = 1: expected 2"),
         ("marian", {"normalize_before": True}, "normalize_before = True: expected False"),
         ("marian", {"share_encoder_decoder_embeddings": False}, "= False: expected True"),
+        ("bert", {"architectures": ["BertLMHeadModel"]}, "= ['BertLMHeadModel']: expected BertFor"),
+        (
+            "bert",
+            {"position_embedding_type": "relative_key"},
+            "'relative_key': expected 'absolute'",
+        ),
+        ("bert", {"is_decoder": True}, "is_decoder = True: expected False"),
+        ("bert", {"type_vocab_size": 0}, "type_vocab_size = 0: expected a whole number from 1 up"),
+        (
+            "bert_classes",
+            {"problem_type": "multi_label_classification"},
+            "= 'multi_label_classification': expected single_label_classification or regression",
+        ),
+        (
+            "bert_classes",
+            {"id2label": {"0": "a", "7": "b"}},
+            "id2label = {'0': 'a', '7': 'b'}: exp",
+        ),
+        ("bert_classes", {"id2label": ["a", "b"]}, "id2label = ['a', 'b']: expected names of"),
+        ("roberta", {"type_vocab_size": 2}, "type_vocab_size = 2: expected 1"),
+        ("roberta", {"hidden_act": "relu"}, "hidden_act = 'relu': expected 'gelu'"),
+        ("roberta", {"max_position_embeddings": 2}, "expected more than pad_token_id + 1 = 2"),
+        ("roformer", {"rotary_value": True}, "rotary_value = True: expected False"),
+        ("roformer", {"embedding_size": 9}, "embedding_size = 9: expected 18"),
+        (
+            "roformer",
+            {"architectures": ["RoFormerForSequenceClassification"]},
+            "expected RoFormerForMaskedLM or RoFormerForTokenClassification or",
+        ),
         (
             "gpt1",
             {"model_type": "vit"},
@@ -68,11 +97,20 @@ def test_what_is_not_implemented_is_one_line(case, changed, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", EVERY)
 def test_settings_round_trip(case):
     model = published(case)
-    written = Settings(model.family.write(model.config))
+    written = Settings(model.family.settings(model.config))
     assert model.family.read(written, model.tensors) == model.config
+
+
+def test_the_classes_are_counted_by_their_names():
+    names = {"1": "no", "0": "yes", "2": "perhaps"}
+    assert Settings({"id2label": names}).labels() == ["yes", "no", "perhaps"]
+    assert Settings({"num_labels": 3}).labels() == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert read("bert_classes", id2label=names).num_classes == 3
+    one = read("bert_classes", id2label={"0": "score"})
+    assert (one.head, one.num_classes) == ("regression", None)
 
 
 def test_whole_numbers_are_numbers():

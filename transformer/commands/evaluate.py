@@ -16,7 +16,8 @@ from transformer.config import DataConfig, DecodeConfig
 from transformer.data.classification import ClassSplit
 from transformer.data.pipeline import PairSplit, prepare
 from transformer.data.text import TextSplit
-from transformer.data.tokenizer import UNK, Symbols, Tokenizer
+from transformer.data.symbols import Symbols
+from transformer.data.tokenizer import UNK, Tokenizer
 from transformer.decoding.translate import Translator
 from transformer.errors import UserError
 from transformer.functional.losses import LossSums

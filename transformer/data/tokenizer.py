@@ -45,8 +45,6 @@ class Encoded(NamedTuple):
 
 UNKNOWN_TEXT = "⁇"
 
-Symbol = Literal["characters", "words"]
-
 # The unigram algorithm's result depends on its number of threads, so that is fixed.
 _TRAINER_THREADS = 2
 # Sentencepiece leaves out training lines longer than this many bytes.
@@ -164,6 +162,7 @@ class Tokenizer(ABC):
         from transformer.data.extended_tokenizer import ExtendedTokenizer
         from transformer.data.pretrained_sentencepiece import Marian, SentencePieceFile
         from transformer.data.pretrained_tokenizer import PretrainedTokenizer, TokenIds
+        from transformer.data.symbols import Symbols
 
         state = {key: value for key, value in values.items() if key != "kind"}
         classes = (SentencePiece, Symbols, Bytes, ExtendedTokenizer)
@@ -265,68 +264,6 @@ def _size_problem(message: str) -> str:
     return f"sentencepiece cannot train: {' '.join(message.split())}"
 
 
-class Symbols(Tokenizer):
-    """A symbol is a character or a space-separated word; both sides share the ids.
-
-    Symbols that were not in the training text become UNK. Runs of spaces between
-    words are not kept.
-    """
-
-    kind = "symbols"
-
-    def __init__(self, symbols: Sequence[str], source: Symbol, target: Symbol) -> None:
-        self._symbols = [*SPECIALS, *symbols]
-        self._ids = {symbol: i for i, symbol in enumerate(symbols, start=len(SPECIALS))}
-        self._units: dict[str, Symbol] = {"source": source, "target": target}
-
-    @classmethod
-    def from_state(cls, symbols: list[str], source: Symbol, target: Symbol) -> "Symbols":
-        return cls(symbols, source, target)
-
-    @classmethod
-    def train(cls, sources: Sequence[str], targets: Sequence[str], config: DataConfig) -> "Symbols":
-        """The distinct symbols of both sides, in the order of their code points."""
-        found: set[str] = set()
-        for text in sources:
-            found.update(_segment(text, config.source_symbols))
-        for text in targets:
-            found.update(_segment(text, config.target_symbols))
-        return cls(sorted(found), config.source_symbols, config.target_symbols)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._symbols)
-
-    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        return self._encode(texts, self._units["source"])
-
-    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        return self._encode(texts, self._units["target"])
-
-    def _encode(self, texts: Sequence[str], unit: Symbol) -> list[list[int]]:
-        lookup = self._ids.get
-        return [[lookup(symbol, UNK) for symbol in _segment(text, unit)] for text in texts]
-
-    def _join(self, ids: list[int], side: Literal["source", "target"]) -> str:
-        separator = " " if self._units[side] == "words" else ""
-        return separator.join(UNKNOWN_TEXT if i == UNK else self._symbols[i] for i in ids)
-
-    def _piece(self, token: int) -> str:
-        return self._symbols[token]
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "symbols": self._symbols[len(SPECIALS) :],
-            "source": self._units["source"],
-            "target": self._units["target"],
-        }
-
-
-def _segment(text: str, unit: Symbol) -> Iterable[str]:
-    """Splits at U+0020 only: other white space is part of a word."""
-    return text if unit == "characters" else filter(None, text.split(" "))
-
-
 def train_tokenizer(
     config: DataConfig, sources: Sequence[str], targets: Sequence[str]
 ) -> Tokenizer:
@@ -337,6 +274,8 @@ def train_tokenizer(
     """
     match config.tokenizer:
         case "symbols":
+            from transformer.data.symbols import Symbols
+
             return Symbols.train(sources, targets, config)
         case "bytes":
             from transformer.data.byte_tokenizer import Bytes
@@ -346,5 +285,9 @@ def train_tokenizer(
             from transformer.data.pretrained_tokenizer import PretrainedTokenizer
 
             return PretrainedTokenizer.from_file(str(config.tokenizer_file))
+        case "wordpiece":
+            from transformer.data.wordpiece_training import train_wordpiece
+
+            return train_wordpiece([*sources, *targets], config)
         case "sentencepiece":
             return SentencePiece.train([*sources, *targets], config)

@@ -135,7 +135,7 @@ class Bert(Family):
             "hidden_dropout_prob": config.dropout,
             "attention_probs_dropout_prob": config.attention_dropout,
             "max_position_embeddings": config.max_positions or 512,
-            "type_vocab_size": config.segment_types,
+            "type_vocab_size": config.segment_types or 2,
             "layer_norm_eps": config.norm_epsilon,
             "pad_token_id": config.pad_id,
             "tie_word_embeddings": config.tie_embeddings,

@@ -38,7 +38,7 @@ class Roberta(Bert):
         return found | {"pad_id": pad, "max_positions": found["max_positions"] - pad - 1}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        values = super().write(config)
+        values = super().write(config) | {"type_vocab_size": 1}
         values["max_position_embeddings"] += config.pad_id + 1
         return values
 
