@@ -1,6 +1,7 @@
 """A tokenizer.json made here with the library that reads it, and token ids as text."""
 
 import json
+import shutil
 
 import pytest
 
@@ -53,7 +54,15 @@ def test_special_ids_are_those_of_the_files(tokenizer):
 def test_the_models_settings_go_first(folder):
     given = {"decoder_start_token_id": 0, "bos_token_id": 1, "eos_token_id": [4, 2]}
     special = PretrainedTokenizer.from_file(folder / "tokenizer.json", given).special
-    assert special == SpecialIds(pad=0, begin=0, end=4, never=(0, 3))
+    assert special == SpecialIds(pad=0, begin=0, end=4, never=(0, 3), also_ends=(2,))
+
+
+def test_a_chat_models_generation_settings_name_its_ends(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 9]}')
+    tokenizer = PretrainedTokenizer.from_file(tmp_path / "tokenizer.json", {"eos_token_id": 2})
+    assert tokenizer.special.also_ends == (9,)
+    assert PretrainedTokenizer.from_json(tokenizer.to_json()).special == tokenizer.special
 
 
 @pytest.mark.parametrize("text", [*LINES, "", " ", "a\nb\r\n", "日本 🙂", "’ “x”  , .", "\u2028"])

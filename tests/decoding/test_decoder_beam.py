@@ -6,6 +6,7 @@ import pytest
 from tests.decoding.test_generate import Beginless
 from tests.decoding.tiny_decoder import END, MODEL, TOKENIZER, log_probs, parameters
 from transformer.config import GenerateConfig
+from transformer.data.tokenizer import Symbols
 from transformer.decoding.generate import Generator
 from transformer.errors import UserError
 
@@ -50,6 +51,20 @@ def test_a_full_beam_finds_the_best_of_all_outputs(tokenizer, end):
         )
         assert {output.finish for output in outputs} <= {"length", "end"}
         assert all(o.text == TOKENIZER.decode_target(o.ids) for o in outputs)
+
+
+def test_several_ends_are_as_probable_as_their_sum():
+    class Chat(Symbols):
+        special = TOKENIZER.special._replace(also_ends=(5, 6))
+
+    tokenizer = Chat(list("abcdefg"), "characters", "characters")
+    ids = TOKENIZER.encode_target("abc")
+    settings = {"max_new_tokens": 2, "beam_size": 25, "samples": 20, "length_penalty": 0.0}
+    found = search(tokenizer, ["abc"], **settings)[0]
+    first = np.exp(log_probs(ids))
+    ended = next(output for output in found if not output.ids)
+    assert np.exp(ended.score or 0) == pytest.approx(first[[END, 5, 6]].sum(), rel=1e-4)
+    assert not any({5, 6} & set(output.ids) for output in found)
 
 
 def test_a_beam_does_not_depend_on_the_batch_or_on_what_was_read_before():

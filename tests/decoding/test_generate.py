@@ -281,6 +281,23 @@ def test_a_tokenizer_without_begin_and_end():
     assert {len(outputs[0].ids) for outputs in made.generate(PROMPTS)} == {12}
 
 
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"beam_size": 3}])
+def test_a_turn_of_a_chat_ends_an_output(settings):
+    """A published chat model lists several ends; with the first one alone it would talk on."""
+    whole = greedy(TOKENIZER.encode_target("abc"), 12)
+    turn = whole[3]
+
+    class Chat(Symbols):
+        special = TOKENIZER.special._replace(also_ends=(turn,))
+
+    tokenizer = Chat(list("abcdefg"), "characters", "characters")
+    config = dataclasses.replace(SETTINGS, **settings)
+    output = Generator(MODEL, parameters(), tokenizer, config).generate(["abc"])[0][0]
+    assert turn not in output.ids and output.finish == "end"
+    if "temperature" in settings:
+        assert output.ids == whole[: whole.index(turn)]
+
+
 def test_settings_that_do_not_fit_the_model():
     large = Symbols(list("abcdefghijklmnop"), "characters", "characters")
     with pytest.raises(UserError, match="vocab_size = 13: expected at least 20, the tokenizer's"):

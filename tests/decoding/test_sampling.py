@@ -157,6 +157,13 @@ def test_ids_that_do_not_exist_or_are_banned_are_never_drawn(settings):
     assert set(tokens) <= {1, 2, 4, 5, 6, 7, 8, 9} and 4 in tokens
 
 
+def test_whatever_ends_an_output_is_told_as_the_end():
+    logits = np.log([0.1, 0.2, 0.3, 0.4])
+    vocabulary = Vocabulary(4, 0, 1, also_ends=(3,))
+    assert set(drawn(logits, 5, vocabulary, temperature=0)) == {1}
+    assert_drawn_with(drawn(logits, 3000, vocabulary), [0.1, 0.6, 0.3, 0.0])
+
+
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"top_k": 2}, {"top_p": 0.5}, {}])
 def test_a_row_depends_on_its_own_key_and_logits_alone(settings):
     function = jax.jit(

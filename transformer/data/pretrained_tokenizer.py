@@ -56,6 +56,8 @@ class PretrainedTokenizer(Tokenizer):
         first = self._model.encode("a", add_special_tokens=True).ids[:1]
         asked = bool(self.config.get("add_bos_token")) or first == [special.begin]
         self.begins_texts = special.begin >= 0 and asked
+        pair = self._model.encode("a", "b", add_special_tokens=True).ids
+        self.separators = max(1, pair.count(special.end) - 1)
 
     @classmethod
     def from_file(cls, path: str | Path, settings: Mapping[str, Any] | None = None):
@@ -76,7 +78,8 @@ class PretrainedTokenizer(Tokenizer):
             if path.suffix == ".txt":
                 text = wordpiece_json(read_vocabulary(text), config)
             model = _parse(text)
-            special = find_special(settings or {}, config, model.token_to_id, _size(model))
+            settings = {**(settings or {}), **_generation_ends(path.parent)}
+            special = find_special(settings, config, model.token_to_id, _size(model))
             return cls(text, special, config)
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
@@ -164,12 +167,12 @@ def find_special(
 ) -> SpecialIds:
     """The special ids by what the files of a published model say, the first of:
 
-    ``config.json`` (``eos_token_id``; of several the first; ids beyond the vocabulary, which
-    untouched defaults are, name nothing), ``tokenizer_config.json`` (``eos_token``), the usual
-    names. BERT's begin and end are its ``cls_token`` and ``sep_token``. Rows are filled up with
-    the end where there is no padding (with 0 where there is neither), and begin with it where
-    there is no begin; the outputs of encoder-decoders begin with ``decoder_start_token_id``, or
-    as T5's and Marian's with padding.
+    ``config.json`` (``eos_token_id``; of several the first, the others are `also_ends`; ids beyond
+    the vocabulary, which untouched defaults are, name nothing), ``tokenizer_config.json``
+    (``eos_token``), the usual names. BERT's begin and end are its ``cls_token`` and
+    ``sep_token``. Rows are filled up with the end where there is no padding (with 0 where there
+    is neither), and begin with it where there is no begin; the outputs of encoder-decoders begin
+    with ``decoder_start_token_id``, or as T5's and Marian's with padding.
 
     Args:
         settings: of the model's ``config.json``.
@@ -178,12 +181,13 @@ def find_special(
         size: ids from here on do not exist.
     """
 
-    def look_up(name: str) -> int:
+    def given(name: str) -> list[int]:
         known = settings.get(f"{name}_id")
-        known = known[0] if isinstance(known, list) and known else known
-        if isinstance(known, int) and 0 <= known < size:
-            return known
-        return _named(name, config, id_of)
+        known = known if isinstance(known, list) else [known]
+        return [i for i in known if isinstance(i, int) and 0 <= i < size]
+
+    def look_up(name: str) -> int:
+        return next(iter(given(name)), _named(name, config, id_of))
 
     def first(*names: str) -> int:
         return next((i for i in map(look_up, names) if i >= 0), -1)
@@ -194,14 +198,23 @@ def find_special(
         begin = pad if settings.get("is_encoder_decoder") else first("bos_token", "cls_token")
     if begin < 0:
         begin = end
-    never = sorted({pad, begin, unknown, mask} - {end, -1})
-    return SpecialIds(pad if pad >= 0 else max(end, 0), begin, end, tuple(never))
+    ends = given("eos_token")
+    never = sorted({pad, begin, unknown, mask} - {end, *ends, -1})
+    pad = pad if pad >= 0 else max(end, 0)
+    return SpecialIds(pad, begin, end, tuple(never), also_ends=tuple(ends[1:]))
+
+
+def _generation_ends(folder: Path) -> dict[str, Any]:
+    """What ends an output by ``generation_config.json``, where chat models say it."""
+    path = folder / "generation_config.json"
+    found = read_json(path).get("eos_token_id") if path.is_file() else None
+    return {} if found is None else {"eos_token_id": found}
 
 
 def special_from_state(values: Sequence[Any]) -> SpecialIds:
     """The inverse of ``list(special)`` after a journey through JSON."""
-    pad, begin, end, never = values
-    return SpecialIds(pad, begin, end, tuple(never))
+    pad, begin, end, never, *others = values
+    return SpecialIds(pad, begin, end, tuple(never), *map(tuple, others))
 
 
 def tokenizer_config(folder: Path) -> dict[str, Any]:

@@ -216,7 +216,7 @@ class SpanBatches:
 
     def batch(self, step: int) -> Batch:
         """The pieces of a step, corrupted; an empty row is padding throughout, of weight 0."""
-        pad, begin, end, _ = self._tokenizer.special
+        pad, begin, end, *_ = self._tokenizer.special
         epoch = step // self.steps_per_epoch if self._shuffle else 0
         ids, (_, source_length, target_length) = self._plan.indices(step)
         source = np.full((len(ids), source_length), pad, np.int32)

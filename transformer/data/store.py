@@ -64,7 +64,8 @@ class TokenStore:
 
 @dataclass(frozen=True)
 class DocumentStore:
-    """Documents as token sequences, each between the tokenizer's begin and end, if it has them.
+    """Documents as token sequences, each between the tokenizer's begin and end, if it has them
+    (sentences of `transformer.data.sentences` without).
 
     Attributes:
         tokens: int32, all documents one after the other.
@@ -134,11 +135,15 @@ def open_or_build(
 
 
 def open_or_build_documents(
-    directory: Path, key: str, documents: Sequence[str], tokenizer: Tokenizer
+    directory: Path, key: str, documents: Sequence[str], tokenizer: Tokenizer, ends: bool = True
 ) -> DocumentStore:
-    """As `open_or_build`, for texts of one side: the target's."""
+    """As `open_or_build`, for texts of one side: the target's.
+
+    Args:
+        ends: whether documents begin and end as `document_ends` says; the key must tell.
+    """
     _, (lengths,), (tokens,) = _cached(
-        directory, key, 1, lambda: _encode_documents(documents, tokenizer)
+        directory, key, 1, lambda: _encode_documents(documents, tokenizer, ends)
     )
     return DocumentStore(tokens, _offsets(lengths))
 
@@ -206,9 +211,9 @@ def _encode(
     return _flat(rows, lengths, tokens)
 
 
-def _encode_documents(documents: Sequence[str], tokenizer: Tokenizer) -> np.ndarray:
+def _encode_documents(documents: Sequence[str], tokenizer: Tokenizer, ends: bool) -> np.ndarray:
     """The file's content, see `_flat`."""
-    before, after = document_ends(tokenizer)
+    before, after = document_ends(tokenizer) if ends else ([], [])
     lengths: list[int] = []
     tokens: list[np.ndarray] = []
     for chunk in _chunks(documents):
@@ -223,7 +228,7 @@ def document_ends(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
     A begin that is padding (T5's) is none, unless it is the end as well (GPT-2's).
     """
-    pad, begin, end, _ = tokenizer.special
+    pad, begin, end, *_ = tokenizer.special
     begins = begin >= 0 and (begin != pad or begin == end)
     return [begin] if begins else [], [end] if end >= 0 else []
 

@@ -27,12 +27,14 @@ class SpecialIds(NamedTuple):
             -1: the vocabulary has none (GPT-1).
         end: what a sequence ends with; -1: the vocabulary has none.
         never: ids that no output may hold.
+        also_ends: other ids that end an output, such as the end of a turn of a chat.
     """
 
     pad: int
     begin: int
     end: int
     never: tuple[int, ...]
+    also_ends: tuple[int, ...] = ()
 
 
 class Encoded(NamedTuple):
@@ -136,7 +138,7 @@ class Tokenizer(ABC):
     @property
     def _silent(self) -> tuple[int, ...]:
         """Padding, begin and end; where rows are filled up with a token of the text, not that."""
-        pad, begin, end, never = self.special
+        pad, begin, end, never, _ = self.special
         return (pad, begin, end) if pad in never else (begin, end)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:

@@ -73,12 +73,14 @@ class Vocabulary(NamedTuple):
         begin: what every output is preceded by.
         end: what ends an output.
         banned: ids that are never emitted.
+        also_ends: other ids that end an output, of language models.
     """
 
     size: int
     begin: int
     end: int
     banned: tuple[int, ...] = ()
+    also_ends: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, config: ModelConfig, tokenizer: Tokenizer) -> "Vocabulary":
@@ -93,7 +95,8 @@ class Vocabulary(NamedTuple):
                 f"model.vocab_size = {rows}: expected at least {tokenizer.vocab_size}, "
                 "the tokenizer's"
             )
-        return cls(tokenizer.vocab_size, special.begin, special.end, banned=special.never)
+        ids = special.begin, special.end, special.never, special.also_ends
+        return cls(tokenizer.vocab_size, *ids)
 
 
 def length_penalty(length: Int[Array, "..."], alpha: float) -> Float[Array, "..."]:

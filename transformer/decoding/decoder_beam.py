@@ -94,6 +94,10 @@ def _advance(model: Decoder, config: DecodeConfig, vocabulary, places, params, *
         known = tokens, offsets[:, None] + positions, cache, prompt + index, None, mask
         hidden, cache = cast(Any, model.apply(variables, *known, method="decode"))
         logits = cast(Any, model.apply(variables, hidden, method="logits"))[..., :size]
+        if vocabulary.also_ends:  # The probability of an end is the sum of theirs.
+            ends = jnp.array((vocabulary.end, *vocabulary.also_ends))
+            ending = jax.nn.logsumexp(logits[..., ends], axis=-1)
+            logits = logits.at[..., ends].set(_NEVER).at[..., vocabulary.end].set(ending)
         if vocabulary.end < 0:  # There is none: outputs end where they are cut.
             logits = jnp.pad(logits, ((0, 0), (0, 0), (0, 1)), constant_values=_NEVER)
         # At the limit the search lets every hypothesis end, at no cost.

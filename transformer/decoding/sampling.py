@@ -23,7 +23,7 @@ NO_TOKEN = -1
 def sample(
     keys: PRNGKeyArray, logits: Float[Array, "B V"], config: SamplingConfig, vocabulary: Vocabulary
 ) -> Int[Array, " B"]:
-    """Draws a token for each row; `NO_TOKEN` where a logit is NaN.
+    """Draws a token for each row; `NO_TOKEN` where a logit is NaN, the end for any that ends.
 
     Ids outside the vocabulary and those it bans do not exist, whatever their logits. The filters
     apply in the order temperature, top-k, top-p, min-p, each to the probabilities of what the
@@ -40,7 +40,7 @@ def sample(
     count = vocabulary.size - len(banned)
     if config.temperature == 0 or config.top_k == 1:
         best, token = _largest(logits, 1, banned)
-        return jnp.where(jnp.isnan(best[:, 0]), NO_TOKEN, token[:, 0])
+        return _told(token[:, 0], best, vocabulary)
     candidates = None
     if config.top_k is not None and config.top_k < count:
         logits, candidates = _largest(logits, config.top_k, banned)
@@ -56,6 +56,14 @@ def sample(
     token = draw(jax.vmap(jax.random.uniform)(keys), weights)
     if candidates is not None:
         token = jnp.take_along_axis(candidates, token[:, None], axis=1)[:, 0]
+    return _told(token, best, vocabulary)
+
+
+def _told(token, best, vocabulary: Vocabulary):
+    """`token` ``[B]``, or what stands for it; ``best`` ``[B, 1]`` tells of NaN."""
+    if vocabulary.also_ends:
+        ended = jnp.isin(token, jnp.array(vocabulary.also_ends))
+        token = jnp.where(ended, vocabulary.end, token)
     return jnp.where(jnp.isnan(best[:, 0]), NO_TOKEN, token)
 
 

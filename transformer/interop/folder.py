@@ -96,11 +96,14 @@ def write_model(
     return family
 
 
-def _special_settings(config: ModelConfig, special: SpecialIds) -> dict[str, int]:
+def _special_settings(config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
     known = {"eos_token_id": special.end, "pad_token_id": special.pad}
     seq2seq = config.architecture == "encoder_decoder"
     known["decoder_start_token_id" if seq2seq else "bos_token_id"] = special.begin
-    return {name: token for name, token in known.items() if token >= 0}
+    values: dict[str, Any] = {name: token for name, token in known.items() if token >= 0}
+    if special.also_ends:
+        values["eos_token_id"] = [special.end, *special.also_ends]
+    return values
 
 
 class Tensors:
