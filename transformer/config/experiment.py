@@ -43,6 +43,21 @@ class Config:
             self.model.head,
             f"{head!r}, because data.objective = {objective!r}",
         )
+        paired = objective == "masked_language_model" and self.data.next_sentence
+        require(
+            paired or not self.model.next_sentence,
+            "model.next_sentence",
+            self.model.next_sentence,
+            "False, because data.next_sentence = False"
+            if objective == "masked_language_model"
+            else f"False, because data.objective = {objective!r}",
+        )
+        require(
+            not paired or self.model.segment_types != 1,
+            "model.segment_types",
+            self.model.segment_types,
+            "2, or 0 for none, because data.next_sentence = True",
+        )
         longest = self.model.max_positions
         if (name := _LENGTHS.get(objective)) and longest is not None:
             length = getattr(self.data, name)

@@ -7,9 +7,12 @@ from typing import Any, Literal
 import numpy as np
 
 from transformer.data.tokenizer import Encoded, Tokenizer
+from transformer.errors import UserError
 
 START, END = "<start>", "<end>"
 """Names that become the begin and end symbols where the base has none, as GPT-1's tokenizer."""
+MASK = "[MASK]"
+"""The name that becomes the mask where the base has none."""
 SENTINELS = 100
 """As many as the published T5 has."""
 _SENTINEL = "<extra_id_{}>"
@@ -36,6 +39,8 @@ class ExtendedTokenizer(Tokenizer):
         if special.end < 0 and END in self.names:
             special = special._replace(end=self.id_of(END))
         self.special, self.mask = special, base.mask
+        if self.mask < 0 and MASK in self.names:
+            self.mask = self.id_of(MASK)
 
     @classmethod
     def from_state(cls, base: dict[str, Any], names: list[str]) -> "ExtendedTokenizer":
@@ -78,6 +83,22 @@ def extended(tokenizer: Tokenizer, names: Sequence[str]) -> ExtendedTokenizer:
     if isinstance(tokenizer, ExtendedTokenizer) and tokenizer.names == tuple(names):
         return tokenizer
     return ExtendedTokenizer(tokenizer, names)
+
+
+def with_mask(tokenizer: Tokenizer) -> Tokenizer:
+    """A tokenizer with a mask: as it is if it has one, else with one more id.
+
+    Raises:
+        UserError: it is that of a published model, which has no row for another id.
+    """
+    if tokenizer.mask >= 0:
+        return tokenizer
+    if tokenizer.kind not in ("sentencepiece", "symbols", "bytes", "extended"):
+        raise UserError(
+            f"data.tokenizer: no mask ({MASK}) among the {tokenizer.vocab_size:,} ids of the "
+            "vocabulary; expected one, which data.objective = 'masked_language_model' needs"
+        )
+    return ExtendedTokenizer(tokenizer, (MASK,))
 
 
 def with_sentinels(tokenizer: Tokenizer) -> tuple[Tokenizer, np.ndarray]:

@@ -13,7 +13,8 @@ from transformer.data.store import DocumentStore, fingerprint, open_or_build_doc
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
-_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+"""What paragraphs are divided by."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,6 @@ def _divide(text: str, documents: str) -> list[str]:
         case "line":
             return text.split("\n")
         case "paragraph":
-            return _BLANK_LINES.split(text.strip("\n"))
+            return BLANK_LINES.split(text.strip("\n"))
         case _:
             return [text]
