@@ -77,14 +77,14 @@ def setting_docs() -> dict[tuple[str, str], str]:
         (
             DataConfig,
             {"objective": "classification"},
-            "data.train = (): expected one or more TSV files (see data.columns), because "
-            "data.objective = 'classification'",
+            "data.train = (): expected one or more TSV, CSV or JSONL files (see data.columns), "
+            "because data.objective = 'classification'",
         ),
         (
             DataConfig,
             {"objective": "classification", "dataset": "cmudict", "train": ("a.tsv",)},
-            "data.dataset = 'cmudict': expected auto or files, because data.objective = "
-            "'classification'",
+            "data.dataset = 'cmudict': expected auto, files, tfds:NAME or glue:TASK, because "
+            "data.objective = 'classification'",
         ),
         (
             DataConfig,
@@ -95,7 +95,20 @@ def setting_docs() -> dict[tuple[str, str], str]:
             DataConfig,
             {"columns": ("text", "text")},
             "data.columns = ('text', 'text'): expected text and label, each once, text2 for pairs, "
-            "and - for others",
+            "and - for others; or text=NAME text2=NAME label=NAME",
+        ),
+        (
+            DataConfig,
+            {"columns": ("text=a", "label")},
+            "data.columns = ('text=a', 'label'): expected text and label, each once, text2 for "
+            "pairs, and - for others; or text=NAME text2=NAME label=NAME",
+        ),
+        (DataConfig, {"batch_size": 0}, "data.batch_size = 0: expected at least 1"),
+        (
+            DataConfig,
+            {"objective": "regression", "dataset": "glue:stsb"},
+            "data.train = (): expected one or more TSV, CSV or JSONL files (see data.columns), "
+            "because data.dataset = 'glue:stsb'",
         ),
         (
             DataConfig,

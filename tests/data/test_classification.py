@@ -1,141 +1,29 @@
-"""Labelled texts: how files are read, how sequences are put together, what a batch holds."""
+"""Labelled texts as batches: of classes and of numbers, for decoders and encoders."""
 
 import numpy as np
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.classification import (
-    ClassBatches,
-    ClassSplit,
-    Composer,
-    Labelled,
-    class_names,
-    label_numbers,
-    read_labelled,
-    tokenise_labelled,
-    with_delimiters,
-)
-from transformer.data.tokenizer import train_tokenizer
-from transformer.errors import UserError
-
-SST = ("text", "label")
-COLA = ("-", "label", "-", "text")
-RTE = ("-", "text", "text2", "label")
+from transformer.data.classification import ClassBatches, ClassSplit, tokenise_labelled
+from transformer.data.composing import with_delimiters
+from transformer.data.labelled import Labelled
+from transformer.data.tokenizer import Tokenizer, train_tokenizer
 
 
 def quiet(_: str) -> None: ...
 
 
-def test_cola_has_no_header_and_columns_that_are_not_read(write):
-    path = write("cola.tsv", "gj04\t1\t\tIt fits.\ngj04\t0\t*\tIt fit.  \n")
-    found = read_labelled([path], COLA, False, "data.train", quiet)
-    assert found.texts == ["It fits.", "It fit."] and found.labels == ["1", "0"]
-    assert not found.paired and found.seconds == ["", ""]
-
-
-def test_sst_has_a_header_and_a_space_at_the_end_of_texts(write):
-    path = write("sst.tsv", "\ufeffsentence\tlabel\r\na 'good' \"one \t1\r\nbad \t0\r\n")
-    lines = []
-    found = read_labelled([path], SST, True, "data.train", lines.append)
-    assert found.texts == ["a 'good' \"one", "bad"] and found.labels == ["1", "0"]
-    assert found.places == [f"{path}:2", f"{path}:3"]
-    assert lines == ["train: 2 examples"]
-
-
-def test_pairs_and_several_files(write):
-    paths = [write(n, f"i\ta\tb\tl\n0\tone {n}\ttwo\tyes\n") for n in ("x.tsv", "y.tsv")]
-    found = read_labelled(paths, RTE, True, "data.test", quiet)
-    assert found.paired and found.texts == ["one x.tsv", "one y.tsv"]
-    assert found.seconds == ["two", "two"]
-
-
-def test_blank_texts_are_left_out_and_counted(write):
-    path = write("a.tsv", "good\t1\n \t0\n\nbad\t0\n")
-    lines = []
-    found = read_labelled([path], SST, False, "data.train", lines.append)
-    assert found.texts == ["good", "bad"]
-    assert lines == ["train: 2 examples (2 with a blank text left out)"]
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("text only", r":3: 1 column; expected 2 \(text TAB label, see data.columns\)"),
-        ("a\tb\tc", ":3: 3 columns; expected 2"),
-        ("a\t ", ":3: no label"),
-    ],
-)
-def test_a_bad_row_is_named_by_file_and_line(write, row, message):
-    path = write("a.tsv", f"sentence\tlabel\nfine\t1\n{row}\n")
-    with pytest.raises(UserError, match=f"a.tsv{message}"):
-        read_labelled([path], SST, True, "data.train", quiet)
-
-
-def test_a_file_without_examples(write):
-    with pytest.raises(UserError, match=r"data.train: no examples in .*a.tsv"):
-        read_labelled([write("a.tsv", "sentence\tlabel\n")], SST, True, "data.train", quiet)
-
-
-def labelled(*labels: str) -> Labelled:
-    count = len(labels)
-    places = [f"f.tsv:{i + 1}" for i in range(count)]
-    return Labelled(["t"] * count, [""] * count, list(labels), places, False)
-
-
-def test_classes_are_the_training_labels_sorted_or_those_given():
-    assert class_names((), labelled("b", "a", "b")) == ("a", "b")
-    assert class_names(("b", "a"), labelled("b", "a", "b")) == ("b", "a")
-    assert label_numbers(labelled("b", "a", "b"), ("b", "a")).tolist() == [0, 1, 0]
-
-
-def test_a_class_without_examples_is_an_error():
-    with pytest.raises(UserError, match=r"'c' has no example in the training split; .*found a, b"):
-        class_names(("a", "b", "c"), labelled("a", "b"))
-    with pytest.raises(UserError, match="found only a; expected two or more"):
-        class_names((), labelled("a", "a"))
-
-
-def test_an_unknown_label_is_named_by_file_and_line():
-    with pytest.raises(UserError, match=r"f.tsv:2: label 'x': expected one of a, b"):
-        label_numbers(labelled("a", "x"), ("a", "b"))
+@pytest.fixture
+def plain() -> Tokenizer:
+    """An encoder's: begin is 2, end 3, "a" 4, "b" 5, ..."""
+    config = DataConfig(target_symbols="characters")
+    return train_tokenizer(config, ["abcdefgh"], ["abcdefgh"])
 
 
 @pytest.fixture
-def tokenizer():
-    config = DataConfig(target_symbols="characters")
-    return with_delimiters(train_tokenizer(config, ["abcdefgh"], ["abcdefgh"]))
-
-
-def composed(tokenizer, paired: bool, limit: int, first: str, second: str = "") -> str:
-    composer = Composer(tokenizer, paired, limit)
-    a, b = (np.array(tokenizer.encode_target(text), np.int32) for text in (first, second))
-    sequence = composer.compose(a, b)
-    total = composer.total(np.array([len(a)]), np.array([len(b)]))
-    assert sequence.dtype == np.int32 and len(sequence) == total[0] <= limit
-    names = {"<start>": "^", "<delimiter>": "|", "<end>": "$"}
-    return "".join(names.get(piece) or piece for piece in tokenizer.pieces(sequence))
-
-
-def test_sequences_have_start_delimiter_and_end(tokenizer):
-    assert composed(tokenizer, False, 99, "abc") == "^abc$"
-    assert composed(tokenizer, True, 99, "abc", "de") == "^abc|de$"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ("abcdef", "gh", "^abcd|gh$"),
-        ("ab", "cdefgh", "^ab|cdef$"),
-        ("abcde", "abcde", "^abc|abc$"),
-        ("abcd", "ef", "^abcd|ef$"),
-    ],
-)
-def test_the_longer_text_of_a_pair_is_cut_first(tokenizer, first, second, expected):
-    assert composed(tokenizer, True, 9, first, second) == expected
-
-
-def test_a_long_text_is_cut(tokenizer):
-    assert composed(tokenizer, False, 5, "abcdef") == "^abc$"
+def tokenizer(plain):
+    """A decoder's."""
+    return with_delimiters(plain)
 
 
 TEXTS = [("abcdefgh" * 2)[: 1 + i % 11] for i in range(43)]
@@ -207,3 +95,47 @@ def test_the_summary_counts_the_classes(split, tokenizer):
     summary = batches_of(split, tokenizer).summary
     assert summary.startswith("43 examples (x 15, y 14, z 14) in ")
     assert batches_of(split, tokenizer).example(2) == TEXTS[2]
+
+
+def test_an_encoder_reads_texts_between_its_own_symbols(plain, settings):
+    examples = Labelled(["abc", "a"], ["de", "fgh"], ["x", "y"], ["p"] * 2, True)
+    split = tokenise_labelled(examples, ("x", "y"), settings(), plain, "train", quiet)
+    batch = batches_of(split, plain, shuffle=False, num_buckets=1).batch(0)
+    assert batch.keys() == {"inputs", "token_types", "labels", "ids"}
+    rows = batch["ids"] >= 0
+    assert batch["inputs"][rows].tolist() == [
+        [2, 4, 5, 6, 3, 7, 8, 3],
+        [2, 4, 3, 9, 10, 11, 3, 0],
+    ]
+    assert batch["token_types"][rows].tolist() == [[0] * 5 + [1] * 3, [0] * 3 + [1] * 4 + [0]]
+    assert batch["labels"].tolist() == [0, 1] + [-1] * (~rows).sum()
+
+
+def test_numbers_have_values_and_weights(plain, settings):
+    examples = Labelled(["abc", "a", "b"], [""] * 3, ["2.5", "0", "-1e-1"], ["p"] * 3)
+    split = tokenise_labelled(examples, (), settings(), plain, "", quiet)
+    batches = batches_of(split, plain, shuffle=False, num_buckets=1)
+    assert batches.summary.startswith("3 examples (-0.1 to 2.5, mean 0.8) in 1 steps")
+    batch = batches.batch(0)
+    known = batch["ids"] >= 0
+    assert batch["values"][known].tolist() == pytest.approx([2.5, 0, -0.1])
+    assert batch["weights"].tolist() == known.astype(float).tolist()
+    assert batch["values"].dtype == batch["weights"].dtype == np.float32
+
+
+@pytest.mark.parametrize("names", [("x", "y"), ()])
+def test_without_labels_no_example_counts(plain, settings, names):
+    examples = Labelled(["abc", "a"], [""] * 2, [], ["p"] * 2)
+    split = tokenise_labelled(examples, names, settings(), plain, "", quiet)
+    assert not split.labelled
+    batch = batches_of(split, plain, shuffle=False).batch(0)
+    assert (batch["labels"] == -1).all() if names else not batch["weights"].any()
+    assert np.isfinite(batch.get("values", 0)).all()
+
+
+def test_a_batch_of_so_many_examples(split, plain):
+    batches = batches_of(split, plain, seed=3, batch_size=5)
+    rows = [len(batches.batch(step)["ids"]) for step in range(batches.steps_per_epoch)]
+    assert set(rows) == {5} and 9 <= len(rows) <= 11
+    found = np.concatenate([batches.batch(i)["ids"] for i in range(batches.steps_per_epoch)])
+    assert sorted(found[found >= 0]) == list(range(43))

@@ -155,7 +155,7 @@ def test_labelled_texts_extend_the_tokenizer(write, settings):
         columns=("label", "text", "text2"),
         target_symbols="characters",
     )
-    data = prepare(config, log=lambda _: None)
+    data = prepare(config, log=lambda _: None, decoder=True)
     assert isinstance(data.train, ClassSplit) and isinstance(data.validation, ClassSplit)
     assert data.train.names == data.validation.names == ("a", "b")
     assert data.train.labels.tolist() == [1, 0] and data.validation.labels.tolist() == [1]

@@ -107,7 +107,7 @@ def test_metrics_are_of_every_example_once_whatever_the_batch(trained, config):
         ClassEvaluator(model, replace(config.data, batch_tokens=size), tokenizer, split)  # type: ignore[arg-type]
         for size in (40, 4096)
     ]
-    one, two = (evaluator.probabilities(loaded.params) for evaluator in found)
+    one, two = (evaluator.outputs(loaded.params) for evaluator in found)
     np.testing.assert_allclose(one, two, atol=1e-6)
     np.testing.assert_allclose(one.sum(axis=1), 1, atol=1e-6)
     labels = np.array([1] * 9 + [0] * 6)
@@ -173,7 +173,7 @@ def test_a_text_alone_is_classified_as_in_the_split(trained):
     evaluator = ClassEvaluator(model, loaded.config.data, tokenizer, split)  # type: ignore[arg-type]
     classifier = TextClassifier(model, loaded.params, tokenizer, loaded.config.data, batch_size=4)
     found = classifier([(text, "") for text in split.texts])  # type: ignore[union-attr]
-    np.testing.assert_allclose(found, evaluator.probabilities(loaded.params), atol=1e-6)
+    np.testing.assert_allclose(found, evaluator.outputs(loaded.params), atol=1e-6)
     assert classifier([]).shape == (0, 2) and classifier.cut == 0
 
 

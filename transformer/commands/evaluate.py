@@ -12,23 +12,38 @@ from rich.table import Table
 from rich.text import Text
 
 from transformer.commands.base import OnCheckpoint, require_folder, trained_config, warn_cut
-from transformer.config import DataConfig, DecodeConfig
+from transformer.commands.predictions import write_by_id, write_classes, write_words
+from transformer.config import DataConfig, DecodeConfig, head_of
+from transformer.data.choices import ChoiceSplit
 from transformer.data.classification import ClassSplit
 from transformer.data.pipeline import PairSplit, prepare
+from transformer.data.sentences import SentenceSplit
 from transformer.data.text import TextSplit
+from transformer.data.token_labels import TokenSplit
 from transformer.data.symbols import Symbols
 from transformer.data.tokenizer import UNK, Tokenizer
+from transformer.data.windows import SpanSplit
 from transformer.decoding.translate import Translator
 from transformer.errors import UserError
 from transformer.functional.losses import LossSums
 from transformer.models.build import Model
-from transformer.models.classifier import Classifier
 from transformer.models.decoder import Decoder
+from transformer.models.encoder import Encoder
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.answers import AnswerEvaluator, describe_answers
-from transformer.training.classification import ClassEvaluator, describe_classes
+from transformer.training.choices import ChoiceEvaluator, describe_choices
+from transformer.training.classification import (
+    ClassEvaluator,
+    describe_classes,
+    describe_values,
+)
 from transformer.training.evaluation import Evaluator, evenly_spread
-from transformer.training.metrics import class_scores, describe, scored_by_errors
+from transformer.training.masked import MaskedEvaluator, describe_masked
+from transformer.training.metrics import describe, scored_by_errors
+from transformer.training.spans import SpanEvaluator, describe_spans
+from transformer.training.token_labels import TokenEvaluator, describe_words
+
+_Labelled = ClassSplit | TokenSplit | ChoiceSplit | SpanSplit
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,14 @@ class Evaluate(OnCheckpoint):
     table: int = 0
     """Show this many examples with prediction and reference."""
     predictions: Path | None = None
-    """Write the predictions there, one line an example, in the order of the split."""
+    """Write the predictions there, one line an example, in the order of the split (of words a
+    word a line, see the README); a .jsonl has them with probabilities."""
+    null_odds: Path | None = None
+    """With data.objective = spans: write there how much the score of no answer exceeds that of the
+    best answer, by the questions' ids, as SQuAD 2.0's official evaluation reads it."""
+    null_threshold: float | None = None
+    """With data.objective = spans: give no answer where that is more than this; None: 0 if there
+    are questions without an answer, else answer all."""
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     decode: DecodeConfig = dataclasses.field(default_factory=DecodeConfig)
 
@@ -53,17 +75,38 @@ class Evaluate(OnCheckpoint):
 
     def run(self) -> int:
         console = Console()
-        if self.predictions is not None:
-            require_folder("--predictions", self.predictions)
+        for option in ("predictions", "null_odds"):
+            if (path := getattr(self, option)) is not None:
+                require_folder(f"--{option.replace('_', '-')}", path)
         model, params, tokenizer, config = self.load_any()
         asked = (self.split,) if self.split else ("validation", "test")
-        data = prepare(self.data, tokenizer, asked, log=console.print)
+        decoder = config.model.architecture == "decoder"
+        data = prepare(self.data, tokenizer, asked, console.print, decoder)
         split = (data.train if self.split == "train" else data.test) or data.validation
         if split is None or (self.split and getattr(data, self.split) is None):
             raise UserError(f"--split {' or '.join(asked)}: {self.data.origin} has none")
+        if not isinstance(model, Seq2Seq) and self.decode != config.decode:
+            raise UserError(
+                f"--decode: expected none, because model.architecture = "
+                f"{model.config.architecture!r}"
+            )
         config = replace(config, data=self.data)
-        if isinstance(split, ClassSplit):
-            lines = self._classify(model, params, tokenizer, split)
+        if not isinstance(split, SpanSplit):
+            self._refuse("null_odds", "null_threshold")
+        if isinstance(split, SpanSplit):
+            lines = self._answer(model, params, tokenizer, split)
+        elif isinstance(split, ClassSplit | TokenSplit | ChoiceSplit):
+            lines = self._label(model, params, tokenizer, split)
+        elif isinstance(split, SentenceSplit):
+            self._refuse("examples", "table", "predictions")
+            if not isinstance(model, Encoder) or model.config.head != "language_model":
+                raise UserError(
+                    f"--checkpoint {self.checkpoint}: the model was not trained on masked tokens; "
+                    f"expected so, because data.objective = {self.data.objective!r}"
+                )
+            masked = MaskedEvaluator(config, model, tokenizer, split)
+            sums = masked.sums(params)
+            lines = describe_masked(sums, masked.means(sums))
         elif isinstance(split, TextSplit):
             self._refuse("examples", "table", "predictions")
             evaluator = Evaluator(config, model, tokenizer, split)
@@ -104,29 +147,66 @@ class Evaluate(OnCheckpoint):
             console.print(_table(sources, outputs, references, self.table))
         return describe(scored_by_errors(self.data), outputs, references)
 
-    def _classify(
-        self, model: Model, params: Any, tokenizer: Tokenizer, split: ClassSplit
-    ) -> list[str]:
-        """The scores of the predicted classes, which are written as asked for."""
+    def _check_head(self, model: Model, split: _Labelled) -> Any:
+        """The network, if it can do what the split asks for, and there is something to do."""
         self._refuse("examples", "table")
-        if not isinstance(model, Classifier):
+        head = head_of(self.data.objective)
+        if model.config.head != head:
             raise UserError(
-                f"--checkpoint {self.checkpoint}: the model has no classifier, which "
-                "data.objective = 'classification' needs"
+                f"--checkpoint {self.checkpoint}: the model has the head {model.config.head!r}; "
+                f"expected {head!r}, because data.objective = {self.data.objective!r}"
             )
-        evaluator = ClassEvaluator(model, self.data, tokenizer, split)
-        found = evaluator.probabilities(params).argmax(axis=1)
+        if not split.labelled and self.predictions is None:
+            raise UserError("there are no labels to score by: expected --predictions FILE")
+        return model
+
+    def _answer(
+        self, model: Model, params: Any, tokenizer: Tokenizer, split: SpanSplit
+    ) -> list[str]:
+        """The scores of answers, which are written as asked for."""
+        network = self._check_head(model, split)
+        evaluator = SpanEvaluator(network, self.data, tokenizer, split)
+        found = evaluator.find(params)
         if self.predictions is not None:
-            lines = "".join(split.names[i] + "\n" for i in found)
-            self.predictions.write_text(lines, encoding="utf-8")
-        return describe_classes(class_scores(found, split.labels, len(split.names)), len(split))
+            write_by_id(self.predictions, evaluator.predictions(found, self.null_threshold))
+        if self.null_odds is not None:
+            write_by_id(self.null_odds, evaluator.null_odds(found))
+        if not split.labelled:
+            return [f"{len(split):,} without answers: predictions in {self.predictions}"]
+        return describe_spans(evaluator.scores(found, self.null_threshold), len(split))
+
+    def _label(
+        self, model: Model, params: Any, tokenizer: Tokenizer, split: _Labelled
+    ) -> list[str]:
+        """The scores of classes, numbers, choices or labels of words, which are written as asked
+        for."""
+        network = self._check_head(model, split)
+        if isinstance(split, ClassSplit):
+            evaluator = ClassEvaluator(network, self.data, tokenizer, split)
+        elif isinstance(split, ChoiceSplit):
+            evaluator = ChoiceEvaluator(network, self.data, tokenizer, split)
+        else:
+            evaluator = TokenEvaluator(network, self.data, tokenizer, split)
+        outputs = evaluator.outputs(params)
+        if self.predictions is not None and isinstance(split, TokenSplit):
+            write_words(self.predictions, outputs, split)
+        elif self.predictions is not None:
+            write_classes(self.predictions, outputs, split.names)
+        if not split.labelled:
+            return [f"{len(split):,} without labels: predictions in {self.predictions}"]
+        scores = evaluator.scores(outputs)
+        if isinstance(split, TokenSplit):
+            return describe_words(scores, len(split.labels))
+        if isinstance(split, ChoiceSplit):
+            return describe_choices(scores, len(split))
+        return (describe_classes if split.names else describe_values)(scores, len(split))
 
     def _refuse(self, *options: str) -> None:
         """Options that this objective has no use for."""
         for name in options:
-            if getattr(self, name):
+            if getattr(self, name) not in (None, 0):
                 raise UserError(
-                    f"--{name} {getattr(self, name)}: not with data.objective = "
+                    f"--{name.replace('_', '-')} {getattr(self, name)}: not with data.objective = "
                     f"{self.data.objective!r}"
                 )
 

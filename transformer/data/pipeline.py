@@ -2,24 +2,32 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data import sources
-from transformer.data.classification import (
-    ClassSplit,
-    Labelled,
-    class_names,
-    read_labelled,
-    tokenise_labelled,
-    with_delimiters,
-)
-from transformer.data.extended_tokenizer import with_sentinels
+from transformer.data.choices import ChoiceSplit, read_choices, tokenise_choices
+from transformer.data.classification import ClassSplit, tokenise_labelled
+from transformer.data.composing import with_delimiters
+from transformer.data.extended_tokenizer import with_mask, with_sentinels
+from transformer.data.labelled import Labelled, class_names, read_labelled
+from transformer.data.questions import read_questions
+from transformer.data.sentences import SentenceSplit, read_sentences, tokenise_sentences
 from transformer.data.sources import Log, Pairs, SplitName
 from transformer.data.store import TokenStore, fingerprint, open_or_build
 from transformer.data.text import TextSplit, read_documents, tokenise
+from transformer.data.token_labels import (
+    TokenSplit,
+    Words,
+    as_labelled,
+    read_words,
+    tokenise_words,
+)
 from transformer.data.tokenizer import Tokenizer, train_tokenizer
+from transformer.data.windows import SpanSplit, make_windows
 from transformer.errors import UserError
 
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
@@ -50,7 +58,7 @@ class PairSplit:
         return self.pairs.source_tokens, self.pairs.target_tokens
 
 
-Split = PairSplit | TextSplit | ClassSplit
+Split = PairSplit | TextSplit | SentenceSplit | ClassSplit | TokenSplit | ChoiceSplit | SpanSplit
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ def prepare(
     tokenizer: Tokenizer | None = None,
     splits: Collection[SplitName] = SPLITS,
     log: Log = print,
+    decoder: bool = False,
 ) -> Data:
     """Reads, tokenises and caches the splits of a data set: pairs, texts or labelled texts.
 
@@ -90,6 +99,8 @@ def prepare(
         tokenizer: used for text, e.g. a checkpoint's; None: made from the training split.
         splits: the splits to read.
         log: is told what was read, left out and kept.
+        decoder: whether the network is one, which reads labelled texts with new ids around them
+            (see `transformer.data.composing`).
 
     Raises:
         UserError: bad input or settings; see `sources.read` and `train_tokenizer`.
@@ -97,8 +108,16 @@ def prepare(
     match config.objective:
         case "language_model" | "span_corruption":
             prepare_splits = _prepare_texts
-        case "classification":
-            prepare_splits = _prepare_labelled
+        case "masked_language_model":
+            prepare_splits = _prepare_sentences
+        case "classification" | "regression":
+            prepare_splits = partial(_prepare_labelled, decoder=decoder)
+        case "token_labels":
+            prepare_splits = _prepare_words
+        case "multiple_choice":
+            prepare_splits = _prepare_choices
+        case "spans":
+            prepare_splits = _prepare_questions
         case _:
             prepare_splits = _prepare_pairs
     tokenizer, tokenised = prepare_splits(config, tokenizer, splits, log)
@@ -117,6 +136,20 @@ def _prepare_texts(
     if config.objective == "span_corruption":
         tokenizer, _ = with_sentinels(tokenizer)
     return tokenizer, {name: tokenise(texts[name], config, tokenizer) for name in texts}
+
+
+def _prepare_sentences(
+    config: DataConfig, tokenizer: Tokenizer | None, splits: Collection[SplitName], log: Log
+) -> _Prepared:
+    documents = read_sentences(config, splits, log)
+    train = None
+    if "train" in documents:
+        train = [], [text for document in documents["train"] for text in document]
+    tokenizer = with_mask(tokenizer or _make_tokenizer(config, train, documents, log))
+    return tokenizer, {
+        name: tokenise_sentences(part, config, tokenizer, name, log)
+        for name, part in documents.items()
+    }
 
 
 def _prepare_pairs(
@@ -141,20 +174,70 @@ def _prepare_pairs(
 
 
 def _prepare_labelled(
-    config: DataConfig, tokenizer: Tokenizer | None, splits: Collection[SplitName], log: Log
+    config: DataConfig,
+    tokenizer: Tokenizer | None,
+    splits: Collection[SplitName],
+    log: Log,
+    decoder: bool,
 ) -> _Prepared:
     found: dict[SplitName, Labelled] = {}
     for name in SPLITS:
-        if name in splits and (paths := getattr(config, name)):
-            form = config.columns, config.header
-            found[name] = read_labelled(paths, *form, f"data.{name}", log)
+        if name in splits and (part := read_labelled(config, name, log)) is not None:
+            found[name] = part
     train = found.get("train")
-    names = class_names(config.labels, train)
+    names = class_names(config.labels, train) if config.objective == "classification" else ()
     texts = ([], [*train.texts, *filter(None, train.seconds)]) if train else None
-    extended = with_delimiters(tokenizer or _make_tokenizer(config, texts, found, log))
-    return extended, {
-        name: tokenise_labelled(part, names, config, extended, name, log)
+    tokenizer = tokenizer or _make_tokenizer(config, texts, found, log)
+    if decoder:
+        tokenizer = with_delimiters(tokenizer)
+    return tokenizer, {
+        name: tokenise_labelled(part, names, config, tokenizer, name, log)
         for name, part in found.items()
+    }
+
+
+def _prepare_words(
+    config: DataConfig, tokenizer: Tokenizer | None, splits: Collection[SplitName], log: Log
+) -> _Prepared:
+    found: dict[SplitName, Words] = {
+        name: read_words(paths, name, log)
+        for name in SPLITS
+        if name in splits and (paths := getattr(config, name))
+    }
+    train = found.get("train")
+    names = class_names(config.labels, as_labelled(train) if train else None)
+    tokenizer = tokenizer or _make_tokenizer(
+        config, ([], train.words) if train else None, found, log
+    )
+    return tokenizer, {
+        name: tokenise_words(part, names, config, tokenizer, name, log)
+        for name, part in found.items()
+    }
+
+
+def _prepare_choices(
+    config: DataConfig, tokenizer: Tokenizer | None, splits: Collection[SplitName], log: Log
+) -> _Prepared:
+    found = read_choices(config, splits, log)
+    train = found.get("train")
+    texts = ([], [*train.prompts, *chain(*train.endings)]) if train else None
+    tokenizer = tokenizer or _make_tokenizer(config, texts, found, log)
+    return tokenizer, {
+        name: tokenise_choices(part, config, tokenizer, name, log) for name, part in found.items()
+    }
+
+
+def _prepare_questions(
+    config: DataConfig, tokenizer: Tokenizer | None, splits: Collection[SplitName], log: Log
+) -> _Prepared:
+    found = read_questions(config, splits, log)
+    train = found.get("train")
+    texts = None
+    if train:
+        texts = [], [*train.contexts, *(question.text for question in train.questions)]
+    tokenizer = tokenizer or _make_tokenizer(config, texts, found, log)
+    return tokenizer, {
+        name: make_windows(part, config, tokenizer, name, log) for name, part in found.items()
     }
 
 

@@ -5,6 +5,7 @@ plan chooses the shapes from the lengths at hand and then deals the examples
 out, each exactly once an epoch.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,7 @@ class BatchPlan:
         seed: of the order.
         shuffle: False deals the examples in their own order, every epoch alike.
         group: batches a step, all of one shape (gradient accumulation).
+        batch_size: the rows of each batch, instead of what `batch_tokens` allows.
 
     Attributes:
         steps_per_epoch: steps in which each example occurs once.
@@ -65,6 +67,7 @@ class BatchPlan:
         seed: int = 0,
         shuffle: bool = True,
         group: int = 1,
+        batch_size: int | None = None,
     ) -> None:
         source_lengths = np.asarray(source_lengths, np.int64)
         target_lengths = np.asarray(target_lengths, np.int64)
@@ -76,7 +79,8 @@ class BatchPlan:
         self._examples = len(source_lengths)
         self._tokens = int(source_lengths.sum() + target_lengths.sum())
         sizes = _padded_sizes(source_lengths, target_lengths, num_buckets)
-        self._buckets = _fill(source_lengths, target_lengths, sizes, batch_tokens, group)
+        rows = batch_tokens, batch_size, group
+        self._buckets = _fill(source_lengths, target_lengths, sizes, *rows)
         self.shapes: list[Shape] = [bucket.shape for bucket in self._buckets if bucket.steps]
         self.steps_per_epoch = sum(bucket.steps for bucket in self._buckets)
         self._epoch: tuple[int, list[tuple[np.ndarray, Shape]]] | None = None
@@ -125,6 +129,25 @@ class BatchPlan:
         if not self._shuffle:
             return steps
         return [steps[i] for i in np.argsort(generator.random_raw(len(steps)), kind="stable")]
+
+
+def power_batches(
+    lengths: np.ndarray, batch_size: int, most: int
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Some sequences, shortest first, a batch at a time, in few shapes.
+
+    Args:
+        lengths: int ``[N]`` tokens of each.
+        batch_size: of each batch but the last, which may have fewer.
+        most: bound of the padded length, at least that of the longest.
+
+    Yields:
+        The numbers of the sequences, and a length to pad them to: a power of two, or `most`.
+    """
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        yield rows, min(1 << int(lengths[rows[-1]] - 1).bit_length(), most)
 
 
 def _padded_sizes(
@@ -211,12 +234,14 @@ def _fill(
     target_lengths: np.ndarray,
     sizes: list[tuple[int, int]],
     batch_tokens: int,
+    batch_size: int | None,
     group: int,
 ) -> list[_Bucket]:
     """Each size's examples and steps.
 
     What does not fill a last step of full rows either moves to the next size, or
-    takes one step more with the rows of all made fewer: whichever pads less.
+    takes one step more with the rows of all made fewer (unless they are given): whichever pads
+    less.
     """
     bucket_of = np.full(len(source_lengths), len(sizes) - 1)
     for i, (source, target) in reversed(list(enumerate(sizes))):
@@ -226,10 +251,12 @@ def _fill(
     for i, (source, target) in enumerate(sizes):
         members = np.flatnonzero(bucket_of == i)
         waiting += len(members)
-        rows = _round_down(max(1, batch_tokens // max(source, target)))
+        rows = batch_size or _round_down(max(1, batch_tokens // max(source, target)))
         steps, rest = divmod(waiting, rows * group)
         if rest:
-            fewer = min(rows, _round_up(-(-waiting // ((steps + 1) * group))))
+            fewer = rows
+            if batch_size is None:
+                fewer = min(rows, _round_up(-(-waiting // ((steps + 1) * group))))
             empty = fewer * group * (steps + 1) - waiting
             last = i == len(sizes) - 1
             if last or empty * (source + target) < rest * (sum(sizes[i + 1]) - source - target):

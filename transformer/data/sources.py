@@ -225,7 +225,7 @@ def read_tfds_texts(config: DataConfig, split: SplitName) -> list[str] | None:
     """
     builder, where = tfds_set(config)
     features: Any = builder.info.features
-    if "text" not in features or not _is_text(features["text"]):
+    if "text" not in features or not is_text(features["text"]):
         names = ", ".join(features)
         raise UserError(f"{where}: expected a feature `text`; its features are {names}")
     if split not in builder.info.splits:
@@ -289,7 +289,7 @@ def _tfds_builder(name: str, directory: Path, where: str) -> Any:
 def _tfds_keys(builder: Any, source_language: str | None, where: str) -> tuple[str, str]:
     """The features that hold the source and the target."""
     keys = builder.info.supervised_keys
-    if not keys or len(keys) != 2 or not all(_is_text(builder.info.features[k]) for k in keys):
+    if not keys or len(keys) != 2 or not all(is_text(builder.info.features[k]) for k in keys):
         raise UserError(f"{where}: not a set of text pairs; its features: {builder.info.features}")
     if source_language is None or source_language == keys[0]:
         return keys[0], keys[1]
@@ -298,7 +298,8 @@ def _tfds_keys(builder: Any, source_language: str | None, where: str) -> tuple[s
     raise UserError(f"data.source_language = {source_language!r}: expected {keys[0]} or {keys[1]}")
 
 
-def _is_text(feature: Any) -> bool:
+def is_text(feature: Any) -> bool:
+    """Whether a feature of a TFDS set is a text, or several."""
     import tensorflow_datasets as tfds
 
     feature = getattr(feature, "feature", feature)  # a sequence of texts: several answers

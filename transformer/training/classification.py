@@ -1,4 +1,4 @@
-"""How well a classifier tells the classes of a held-out split apart."""
+"""How well the classes, or the numbers, of texts in a held-out split are found."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,27 +9,28 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.batches import Batch, prefetch
-from transformer.data.classification import (
-    ClassSplit,
-    Composer,
-    class_batch,
-    with_delimiters,
-)
+from transformer.data.classification import ClassSplit, InputMaker
+from transformer.data.labelled import is_paired
 from transformer.data.objectives import held_out_batches
+from transformer.data.plan import power_batches
 from transformer.data.tokenizer import Tokenizer
 from transformer.models.classifier import Classifier
-from transformer.training.metrics import class_scores
+from transformer.models.encoder import Encoder
+from transformer.training.metrics import class_scores, value_scores
+
+_READ = ("inputs", "token_types", "ends")
 
 
 class ClassEvaluator:
     """Evaluates parameters on one split, every example of it once.
 
     ``loss`` is the mean cross-entropy of the classes alone, without the auxiliary loss of the
-    tokens; by it the best checkpoint is chosen. The scores are those of `class_scores`.
+    tokens, or the mean squared error of numbers; by it the best checkpoint is chosen. The scores
+    are those of `class_scores`, or of `value_scores`.
     """
 
     def __init__(
-        self, model: Classifier, data: DataConfig, tokenizer: Tokenizer, split: ClassSplit
+        self, model: Classifier | Encoder, data: DataConfig, tokenizer: Tokenizer, split: ClassSplit
     ) -> None:
         self._split = split
         self._batches = held_out_batches(split, data, tokenizer)
@@ -37,15 +38,28 @@ class ClassEvaluator:
 
     def __call__(self, params: Any) -> dict[str, float]:
         """``loss`` and the scores."""
-        labels, classes = self._split.labels, len(self._split.names)
-        probabilities = self.probabilities(params)
-        right = probabilities[np.arange(len(labels)), labels].astype(np.float64)
-        loss = float(-np.log(np.maximum(right, 1e-30)).mean())
-        return {"loss": loss, **class_scores(probabilities.argmax(axis=1), labels, classes)}
+        outputs, labels = self.outputs(params), self._split.labels
+        if self._split.names:
+            right = outputs[np.arange(len(labels)), labels].astype(np.float64)
+            loss = float(-np.log(np.maximum(right, 1e-30)).mean())
+        else:
+            loss = float(((outputs[:, 0].astype(np.float64) - labels) ** 2).mean())
+        return {"loss": loss, **self.scores(outputs)}
 
-    def probabilities(self, params: Any) -> np.ndarray:
-        """Of each example and class, float32 ``[examples, classes]``, in the split's order."""
-        found = np.zeros((len(self._split), len(self._split.names)), np.float32)
+    def scores(self, outputs: np.ndarray) -> dict[str, float]:
+        """Of what `outputs` returned."""
+        labels, names = self._split.labels, self._split.names
+        if not names:
+            return value_scores(outputs[:, 0], labels)
+        return class_scores(outputs.argmax(axis=1), labels, len(names))
+
+    def outputs(self, params: Any) -> np.ndarray:
+        """Each example's probability of each class, or its number, in the split's order.
+
+        Returns:
+            float32 ``[examples, classes]``, or ``[examples, 1]``.
+        """
+        found = np.zeros((len(self._split), len(self._split.names) or 1), np.float32)
         for _, batch in prefetch(self._batches, 0, self._batches.steps_per_epoch):
             rows = batch["ids"] >= 0
             found[batch["ids"][rows]] = np.asarray(self._classify(params, batch))[rows]
@@ -53,10 +67,10 @@ class ClassEvaluator:
 
 
 class TextClassifier:
-    """Classifies texts that are in no data set.
+    """Classifies texts that are in no data set, or finds their numbers.
 
     Attributes:
-        names: of the classes.
+        names: of the classes; () where it finds numbers.
         paired: whether it expects pairs of texts.
         cut: how many of the texts so far were longer than the model was trained with.
 
@@ -70,56 +84,50 @@ class TextClassifier:
 
     def __init__(
         self,
-        model: Classifier,
+        model: Classifier | Encoder,
         params: Any,
         tokenizer: Tokenizer,
         data: DataConfig,
         batch_size: int = 64,
     ) -> None:
-        self.names, self.paired, self.cut = data.labels, "text2" in data.columns, 0
+        self.names, self.paired, self.cut = data.labels, is_paired(data), 0
         self._params, self._tokenizer, self._batch_size = params, tokenizer, batch_size
-        self._composer = Composer(with_delimiters(tokenizer), self.paired, data.max_length)
+        self._inputs = InputMaker(tokenizer, self.paired, data.max_length)
         self._classify = make_classify(model)
         self._most = data.max_length
 
     def __call__(self, texts: Sequence[tuple[str, str]]) -> np.ndarray:
-        """The probability of each class, float32 ``[texts, classes]``.
+        """The probability of each class, or the number: float32 ``[texts, classes or 1]``.
 
         Args:
             texts: each with the other of its pair, or with "".
         """
         sides = zip(*texts, strict=True) if texts else ((), ())
-        firsts, seconds = (self._tokenizer.encode_targets(list(side)) for side in sides)
-        sequences = []
-        for first, second in zip(firsts, seconds, strict=True):
-            sequence = self._composer.compose(np.array(first, int), np.array(second, int))
-            whole = len(first) + len(second) + 2 + self.paired
-            self.cut += len(sequence) < whole
-            sequences.append(sequence)
-        order = np.argsort([len(sequence) for sequence in sequences], kind="stable")
-        found = np.zeros((len(texts), len(self.names)), np.float32)
-        for start in range(0, len(order), self._batch_size):
-            rows = order[start : start + self._batch_size]
-            longest = len(sequences[rows[-1]])
-            # Powers of two, so that few shapes are compiled.
-            length = min(1 << (longest - 1).bit_length(), self._most)
-            pad = self._tokenizer.special.pad
-            batch = class_batch([sequences[i] for i in rows], length, self._batch_size, pad)
+        tokens = (self._tokenizer.encode_targets(list(side)) for side in sides)
+        pairs = [tuple(np.array(x, np.int32) for x in pair) for pair in zip(*tokens, strict=True)]
+        sizes = np.array([[len(x) for x in pair] for pair in pairs], int).reshape(-1, 2).T
+        lengths = self._inputs.composer.total(*sizes)
+        self.cut += int((lengths < sizes.sum(axis=0) + self._inputs.composer.added).sum())
+        found = np.zeros((len(texts), len(self.names) or 1), np.float32)
+        for rows, length in power_batches(lengths, self._batch_size, self._most):
+            batch = self._inputs([pairs[i] for i in rows], self._batch_size, length)
             found[rows] = np.asarray(self._classify(self._params, batch))[: len(rows)]
         return found
 
 
-def make_classify(model: Classifier) -> Callable[[Any, Batch], jax.Array]:
-    """Builds ``classify(params, batch) -> probabilities``, float32 ``[R, classes]``."""
+def make_classify(model: Classifier | Encoder) -> Callable[[Any, Batch], jax.Array]:
+    """Builds ``classify(params, batch)``: probabilities float32 ``[R, classes]``, or with the head
+    regression numbers ``[R, 1]``."""
 
     @jax.jit
-    def classify(params: Any, inputs: jax.Array, ends: jax.Array) -> jax.Array:
-        hidden: Any = model.apply({"params": params}, inputs, method="hidden")
-        logits: Any = model.apply({"params": params}, hidden, ends, method="classify")
-        return jax.nn.softmax(logits)
+    def classify(params: Any, batch: Any) -> jax.Array:
+        ends: Any = {name: batch.pop(name) for name in ("ends",) if name in batch}
+        hidden: Any = model.apply({"params": params}, **batch, method="hidden")
+        outputs: Any = model.apply({"params": params}, hidden, **ends, method="classify")
+        return outputs if model.config.head == "regression" else jax.nn.softmax(outputs)
 
     return lambda params, batch: classify(
-        params, jnp.asarray(batch["inputs"]), jnp.asarray(batch["ends"])
+        params, {name: jnp.asarray(batch[name]) for name in _READ if name in batch}
     )
 
 
@@ -132,4 +140,15 @@ def describe_classes(scores: dict[str, float], examples: int) -> list[str]:
     ]
     if "f1" in scores:
         lines[1] += f", F1 of the second class {scores['f1']:.2%}"
+    else:
+        lines[1] += f", mean F1 of the classes {scores['macro_f1']:.2%}"
     return lines
+
+
+def describe_values(scores: dict[str, float], examples: int) -> list[str]:
+    """The scores of `value_scores` as lines for a person."""
+    return [
+        f"Pearson correlation {scores['pearson']:.4f}, Spearman {scores['spearman']:.4f} "
+        f"({examples:,} examples)",
+        f"mean squared error {scores['mse']:.4f}; always the mean {scores['mean_mse']:.4f}",
+    ]

@@ -9,21 +9,30 @@ import numpy as np
 
 from transformer.config import Config, DecodeConfig
 from transformer.data.batches import prefetch
+from transformer.data.choices import ChoiceSplit
 from transformer.data.classification import ClassSplit
 from transformer.data.objectives import held_out_batches
 from transformer.data.pipeline import PairSplit, Split
+from transformer.data.sentences import SentenceSplit
+from transformer.data.token_labels import TokenSplit
 from transformer.data.tokenizer import Tokenizer
+from transformer.data.windows import SpanSplit
 from transformer.decoding.translate import Translator
 from transformer.errors import UserError
 from transformer.functional.losses import LossSums
 from transformer.models.build import Model
 from transformer.models.classifier import Classifier
 from transformer.models.decoder import Decoder
+from transformer.models.encoder import Encoder
 from transformer.models.seq2seq import Seq2Seq
 from transformer.training.answers import AnswerEvaluator
+from transformer.training.choices import ChoiceEvaluator
 from transformer.training.classification import ClassEvaluator
+from transformer.training.masked import MaskedEvaluator
 from transformer.training.metrics import loss_means, score, scored_by_errors
+from transformer.training.spans import SpanEvaluator
 from transformer.training.step import make_eval_step
+from transformer.training.token_labels import TokenEvaluator
 
 
 def evenly_spread(count: int, total: int) -> list[int]:
@@ -31,13 +40,34 @@ def evenly_spread(count: int, total: int) -> list[int]:
     return [i * total // count for i in range(count)]
 
 
+_LABELLED = ClassSplit | TokenSplit | ChoiceSplit | SpanSplit
+
+
 def make_evaluator(
     config: Config, model: Model, tokenizer: Tokenizer, split: Split
 ) -> Callable[[Any], dict[str, float]]:
-    """What makes metrics of parameters, on one split."""
+    """What makes metrics of parameters, on one split.
+
+    Raises:
+        UserError: the split has no labels, which the metrics need.
+    """
+    if isinstance(split, _LABELLED) and not split.labelled:
+        raise UserError("data.validation: expected labels, which its loss and scores need")
     if isinstance(split, ClassSplit):
-        assert isinstance(model, Classifier)
+        assert isinstance(model, Classifier | Encoder)
         return ClassEvaluator(model, config.data, tokenizer, split)
+    if isinstance(split, TokenSplit):
+        assert isinstance(model, Encoder)
+        return TokenEvaluator(model, config.data, tokenizer, split)
+    if isinstance(split, ChoiceSplit):
+        assert isinstance(model, Encoder)
+        return ChoiceEvaluator(model, config.data, tokenizer, split)
+    if isinstance(split, SpanSplit):
+        assert isinstance(model, Encoder)
+        return SpanEvaluator(model, config.data, tokenizer, split)
+    if isinstance(split, SentenceSplit):
+        assert isinstance(model, Encoder)
+        return MaskedEvaluator(config, model, tokenizer, split)
     if isinstance(split, PairSplit) and isinstance(model, Decoder):
         return AnswerEvaluator(config, model, tokenizer, split)
     return Evaluator(config, model, tokenizer, split)

@@ -15,11 +15,14 @@ from rich.console import Console
 
 from transformer.config import Config, from_dict, head_of, to_dict
 from transformer.data.batches import Batch, prefetch
+from transformer.data.choices import ChoiceSplit
 from transformer.data.classification import ClassSplit
 from transformer.data.extended_tokenizer import ExtendedTokenizer
 from transformer.data.objectives import training_batches
 from transformer.data.pipeline import Data, Split, prepare
+from transformer.data.token_labels import TokenSplit
 from transformer.data.tokenizer import Tokenizer, check_ids
+from transformer.data.windows import SpanSplit
 from transformer.errors import UserError
 from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
@@ -100,7 +103,8 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
     elif (start := load_start(config)) is not None:
         say(f"starting from step {start.step} of {config.train.init_from}")
         tokenizer = Tokenizer.from_json(start.tokenizer)
-    data = prepare(config.data, tokenizer, ("train", "validation"), log=say)
+    decoder = config.model.architecture == "decoder"
+    data = prepare(config.data, tokenizer, ("train", "validation"), say, decoder)
     run = _Run(config, data, workdir, console)
     if start is not None:
         run.start_from(start.params)
@@ -148,7 +152,8 @@ class _Run:
             if data.validation is not None
             else None
         )
-        self.unit = "examples" if isinstance(data.train, ClassSplit) else "tokens"
+        by_row = isinstance(data.train, ClassSplit | ChoiceSplit | SpanSplit)
+        self.unit = "examples" if by_row else "tokens"
         self.pending: deque[tuple[int, np.ndarray, StepMetrics]] = deque()
         self.interval: dict[str, float] = {}
         self.params: Any = None
@@ -328,9 +333,10 @@ def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Conf
     # On a device an id beyond the table would be clamped to its last row, silently.
     for tokens in train.tokens:
         check_ids([tokens.min(), tokens.max()], size)
-    head = head_of(config.data.objective)
-    model, data = dataclasses.replace(config.model, vocab_size=size, head=head), config.data
-    if isinstance(train, ClassSplit):
+    data, head = config.data, head_of(config.data.objective)
+    paired = data.objective == "masked_language_model" and data.next_sentence
+    model = dataclasses.replace(config.model, vocab_size=size, head=head, next_sentence=paired)
+    if isinstance(train, ClassSplit | TokenSplit) and train.names:
         classes = len(train.names)
         if model.num_classes not in (None, classes):
             raise UserError(

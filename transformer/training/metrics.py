@@ -1,4 +1,4 @@
-"""Means of losses; scores of predicted text (BLEU, chrF, error rates) and of predicted classes."""
+"""Means of losses; scores of predicted text (BLEU, chrF, error rates), of classes and numbers."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -92,27 +92,53 @@ def class_scores(predictions: np.ndarray, labels: np.ndarray, classes: int) -> d
     """How well classes are predicted.
 
     ``accuracy``; ``matthews``, the correlation of both (Matthews 1975; for more than two classes
-    Gorodkin 2004, equation 8), 0 where either is constant; with two classes ``f1`` of the second;
-    and ``majority``, the accuracy of always giving the label that is most frequent here.
+    Gorodkin 2004, equation 8), 0 where either is constant; with two classes ``f1`` of the second,
+    with more ``macro_f1``, the mean over all; and ``majority``, the accuracy of always giving the
+    label that is most frequent here.
 
     Args:
         predictions: int ``[examples]``, each in [0, classes).
         labels: int ``[examples]``, the right ones.
         classes: how many there are.
     """
-    confusion = np.zeros((classes, classes))
-    np.add.at(confusion, (labels, predictions), 1)
-    total, right = confusion.sum(), np.trace(confusion)
-    true, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
-    spread = (total**2 - true @ true) * (total**2 - predicted @ predicted)
-    scores = {
-        "accuracy": right / total,
-        "matthews": (right * total - true @ predicted) / spread**0.5 if spread > 0 else 0.0,
-        "majority": true.max() / total,
+    from sklearn import metrics  # here: it takes a second to import
+
+    # Typed as if both had to be texts.
+    options: Any = {"average": "binary" if classes == 2 else "macro", "zero_division": 0}
+    known = None if classes == 2 else range(classes)
+    return {
+        "accuracy": float(metrics.accuracy_score(labels, predictions)),
+        "matthews": float(metrics.matthews_corrcoef(labels, predictions)),
+        "majority": float(np.bincount(labels).max() / len(labels)),
+        "f1" if classes == 2 else "macro_f1": float(
+            metrics.f1_score(labels, predictions, labels=known, **options)
+        ),
     }
-    if classes == 2:
-        scores["f1"] = 2 * confusion[1, 1] / max(true[1] + predicted[1], 1.0)
-    return {name: float(value) for name, value in scores.items()}
+
+
+def value_scores(predictions: np.ndarray, values: np.ndarray) -> dict[str, float]:
+    """How well numbers are predicted.
+
+    ``pearson`` and ``spearman``, the correlations of both and of their ranks, 0 where either is
+    constant; ``mse``, the mean squared error; and ``mean_mse``, that of always giving the mean of
+    the values here.
+
+    Args:
+        predictions: float ``[examples]``.
+        values: float ``[examples]``, the right ones.
+    """
+    from scipy import stats
+
+    found, right = (np.asarray(x, np.float64) for x in (predictions, values))
+    varied = min(len(np.unique(found)), len(np.unique(right))) > 1
+    correlations: Any = (stats.pearsonr, stats.spearmanr)
+    pearson, spearman = (float(f(found, right).statistic) if varied else 0.0 for f in correlations)
+    return {
+        "pearson": pearson,
+        "spearman": spearman,
+        "mse": float(((found - right) ** 2).mean()),
+        "mean_mse": float(right.var()),
+    }
 
 
 def scored_by_errors(data: DataConfig) -> bool:

@@ -13,7 +13,8 @@ _PLACES = {"data.data_dir", "data.train", "data.validation", "data.test", "train
 _FREE = {"train.steps", "train.log_every", "train.eval_every", "train.eval_examples"}
 _FREE |= {"train.save_every", "train.keep"}
 # What a saved configuration has filled in from the data, if it was not given.
-_FILLED = {"model.vocab_size", "model.head", "model.num_classes", "data.labels"}
+_FILLED = {"model.vocab_size", "model.head", "model.num_classes", "model.next_sentence"}
+_FILLED |= {"data.labels"}
 
 
 def require_same_run(saved: Config, given: Config, where: object) -> list[str]:
