@@ -84,17 +84,27 @@ def test_the_most_probable_choice_is_taken(task, shots):
     }
 
 
-def test_what_all_prompts_begin_with_is_read_once(task, monkeypatch):
-    scorer = Scorer(MODEL, parameters(), TOKENIZER)
+def test_nothing_that_prompts_share_is_read_twice(task, monkeypatch):
+    """The description and the examples once, each query once, and of a choice its own tokens."""
+    scorer = Scorer(MODEL, parameters(), TOKENIZER, batch_size=2)
     read, scored = [], []
     prefill, score_ids = scorer.prefill, scorer.score_ids
-    monkeypatch.setattr(scorer, "prefill", lambda ids: read.append(ids) or prefill(ids))
-    monkeypatch.setattr(
-        scorer, "score_ids", lambda pairs, prefix: scored.extend(pairs) or score_ids(pairs, prefix)
-    )
+
+    def note_read(rows, prefix=None):
+        read.append([TOKENIZER.decode_target(row) for row in rows])
+        return prefill(rows, prefix)
+
+    def note_scored(pairs, prefix, parents, names):
+        contexts = [TOKENIZER.decode_target(context) for context, _ in pairs]
+        scored.extend(zip(contexts, parents, strict=True))
+        return score_ids(pairs, prefix, parents, names)
+
+    monkeypatch.setattr(scorer, "prefill", note_read)
+    monkeypatch.setattr(scorer, "score_ids", note_scored)
     evaluate(scorer, task, 1)
-    assert [TOKENIZER.decode_target(ids) for ids in read] == ["abcgdaebfgd"]
-    assert [len(context) for context, _ in scored] == [3, 3, 2, 2, 3, 3, 3, 3, 3, 2, 2]
+    assert read == [["abcgdaebfgd"], ["ag", "b"], ["cc", "ad"], ["f"]]
+    parents = [0, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0]
+    assert scored == [("e", parent) for parent in parents]
 
 
 @pytest.mark.parametrize(

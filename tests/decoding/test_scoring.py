@@ -62,7 +62,7 @@ def test_sums_and_means_of_a_score():
 def test_a_prefix_is_read_once_for_many_continuations():
     one = scorer()
     ids = [TOKENIZER.encode_target(text) for text in ("abcd", "e", "gfe", "c")]
-    known = one.prefill(ids[0])
+    known = one.prefill([ids[0]])
     whole = one.score_ids([([*ids[0], *ids[1]], ids[2]), ([*ids[0], *ids[3]], ids[1])])
     for _ in range(2):
         found = one.score_ids([(ids[1], ids[2]), (ids[3], ids[1])], known)
@@ -171,7 +171,7 @@ def test_mistakes():
     with pytest.raises(UserError, match=r"expected a decoder, found an encoder_decoder"):
         seq2seq.perplexity(TEXT)
     with pytest.raises(UserError, match=r"a prefix is for language models"):
-        seq2seq.prefill([4])
+        seq2seq.prefill([[4]])
     broken = jax.tree.map(lambda x: x * jnp.nan, parameters())
     with pytest.raises(UserError, match=r"^text 1: expected probabilities of the model, found NaN"):
         Scorer(MODEL, broken, TOKENIZER).score([("a", "b")])

@@ -17,7 +17,7 @@ gives the one that it finds most probable after the query.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,8 @@ def load_task(path: str | Path) -> Task:
 def evaluate(scorer: Scorer, task: Task, shots: int) -> Outcome:
     """Accuracy by scored choices, with `shots` examples in the prompt.
 
-    What all prompts begin with, description and examples, is read once.
+    What all prompts begin with, description and examples, is read once, and each query once for
+    all of its choices.
 
     Raises:
         UserError: the task has fewer examples, or a prompt has too many tokens.
@@ -142,17 +143,14 @@ def evaluate(scorer: Scorer, task: Task, shots: int) -> Outcome:
     if not isinstance(scorer.model, Decoder):
         architecture = scorer.model.config.architecture
         raise UserError(f"a task in the prompt: expected a decoder, found an {architecture}")
-    texts = [(task.prompt(q, shots), choice) for q in task.queries for choice in q.choices]
-    pairs = [scorer.split(*text) for text in texts]
-    # A context keeps a token of its own, after which the continuation's first is predicted.
-    shared = min(common_length([c for c, _ in pairs]), *(len(c) - 1 for c, _ in pairs))
-    prefix = scorer.prefill(pairs[0][0][:shared]) if shared > 0 else None
-    found = scorer.score_ids([(c[max(0, shared) :], ids) for c, ids in pairs], prefix)
-    scores = iter(
-        Score(log_probs, len(choice.encode()))
-        for log_probs, (_, choice) in zip(found, texts, strict=True)
-    )
-    by_query = [(query, [next(scores) for _ in query.choices]) for query in task.queries]
+    pairs = [
+        [scorer.split(task.prompt(query, shots), choice) for choice in query.choices]
+        for query in task.queries
+    ]
+    by_query = [
+        (query, [Score(p, len(c.encode())) for p, c in zip(found, query.choices, strict=True)])
+        for query, found in zip(task.queries, _log_probs(scorer, pairs), strict=True)
+    ]
     chosen = {
         name: [_best(query, [value(score) for score in scores]) for query, scores in by_query]
         for name, value in NORMALIZATIONS.items()
@@ -162,6 +160,35 @@ def evaluate(scorer: Scorer, task: Task, shots: int) -> Outcome:
         name: sum(map(str.__eq__, answers, right)) / len(right) for name, answers in chosen.items()
     }
     return Outcome(shots, accuracies, chosen["sum"])
+
+
+_Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
+
+
+def _log_probs(scorer: Scorer, pairs: Sequence[_Pairs]) -> Iterator[list[list[float]]]:
+    """Of the pairs (context, continuation) of each query; nothing they share is read twice."""
+    shared = _shared([context for some in pairs for context, _ in some])
+    start = scorer.prefill([pairs[0][0][0][:shared]]) if shared else None
+    rests = [[(context[shared:], ids) for context, ids in some] for some in pairs]
+    for first in range(0, len(rests), scorer.batch_size):
+        batch = rests[first : first + scorer.batch_size]
+        own = [_shared([context for context, _ in some]) for some in batch]
+        if start is None and not all(own):  # There is nothing to read of a query of one token.
+            own, prefix = [0] * len(batch), None
+        else:
+            rows = [some[0][0][:n] for some, n in zip(batch, own, strict=True)]
+            prefix = scorer.prefill(rows, start)
+        parents = [row for row, some in enumerate(batch) for _ in some]
+        flat = [(c[n:], ids) for some, n in zip(batch, own, strict=True) for c, ids in some]
+        names = [f"query {first + row + 1}" for row in parents]
+        found = iter(scorer.score_ids(flat, prefix, parents, names))
+        yield from ([next(found) for _ in some] for some in batch)
+
+
+def _shared(contexts: Sequence[Sequence[int]]) -> int:
+    """How many tokens contexts begin with alike, if each keeps one of its own: after that one
+    the continuation's first is predicted."""
+    return max(0, min(common_length(contexts), *(len(context) - 1 for context in contexts)))
 
 
 def _best(query: Query, values: Sequence[float]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from transformer.data.store import document_ends
 from transformer.data.tokenizer import Tokenizer, check_ids
 from transformer.decoding.beam import Vocabulary
-from transformer.decoding.prefix import Ids, Prefix, bucket, extend, padded, read, rows_of
+from transformer.decoding.prefix import Ids, Prefix, bucket, extend, filled, padded, read, rows_of
 from transformer.errors import UserError
 from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
@@ -151,39 +151,49 @@ class Scorer:
         begin = self._begin if self.begin or not same else []
         return [*begin, *ids[:same]], ids[same:]
 
-    def prefill(self, ids: Ids) -> Prefix:
-        """Reads ids once, for any number of continuations."""
+    def prefill(self, rows: Sequence[Ids], prefix: Prefix | None = None) -> Prefix:
+        """Reads rows of ids once, for any number of continuations of each.
+
+        Args:
+            rows: ids; a row may be empty after a prefix.
+            prefix: one row that was read before them.
+        """
         if not isinstance(self.model, Decoder):
             raise UserError("a prefix is for language models, this model is an encoder_decoder")
-        self._check("prefix", ids, ())
-        return read(self.model, self.params, [ids])
+        for row in rows:
+            self._check("prefix", [*(prefix.ids[0] if prefix else ()), *row], ())
+        return read(self.model, self.params, rows, prefix)
 
     def score_ids(
         self,
         pairs: Sequence[tuple[Ids, Ids]],
         prefix: Prefix | None = None,
+        parents: Sequence[int] | None = None,
         names: Sequence[str] | None = None,
     ) -> list[list[float]]:
         """The log-probability of each continuation's tokens.
 
         Args:
             pairs: ids of contexts and continuations. A language model's context has at least one.
-            prefix: what was read before every context, from `prefill`.
+            prefix: what was read before the contexts, from `prefill`.
+            parents: which row of it, for each context; None: the first.
             names: as of `score`.
 
         Raises:
             UserError: as of `score`.
         """
-        before = 0 if prefix is None else len(prefix.ids[0])
+        parents = parents if parents is not None else [0] * len(pairs)
         names = names or [f"text {i + 1}" for i in range(len(pairs))]
-        for name, (context, continuation) in zip(names, pairs, strict=True):
+        for name, parent, (context, continuation) in zip(names, parents, pairs, strict=True):
+            before = 0 if prefix is None else len(prefix.ids[parent])
             self._check(name, context, continuation, before)
         found: list[list[float]] = [[] for _ in pairs]
         full = [i for i, (_, continuation) in enumerate(pairs) if len(continuation)]
         order = sorted(full, key=lambda i: -len(pairs[i][0]) - len(pairs[i][1]))
         for start in range(0, len(order), self.batch_size):
             some = order[start : start + self.batch_size]
-            scores = self._score_batch([pairs[i] for i in some], prefix)
+            origins = [parents[i] for i in some]
+            scores = self._score_batch([pairs[i] for i in some], prefix, origins)
             for i, row in zip(some, scores, strict=False):
                 found[i] = row[: len(pairs[i][1])].tolist()
                 if np.isnan(found[i]).any():
@@ -254,7 +264,9 @@ class Scorer:
                 f"model.max_positions = {limit}"
             )
 
-    def _score_batch(self, pairs: list[tuple[Ids, Ids]], prefix: Prefix | None) -> np.ndarray:
+    def _score_batch(
+        self, pairs: list[tuple[Ids, Ids]], prefix: Prefix | None, parents: list[int]
+    ) -> np.ndarray:
         """``[B, N]`` for batches of few shapes."""
         count = rows_of(len(pairs))
         width = bucket(max(len(target) for _, target in pairs))
@@ -270,7 +282,10 @@ class Scorer:
         tokens, lengths = padded(rows, count, bucket(max(map(len, rows))))
         first = np.zeros(count, np.int32)
         first[: len(pairs)] = [len(context) - 1 for context, _ in pairs]
-        known = None if prefix is None else (prefix.cache, np.int32(len(prefix.ids[0])))
+        known = None
+        if prefix is not None:
+            offsets = filled([len(prefix.ids[i]) for i in parents])
+            known = prefix.cache, filled(parents), offsets.astype(np.int32)
         return np.asarray(
             _score_rows(*statics, self.params, tokens, lengths, first, targets, known)
         )
@@ -298,10 +313,9 @@ def _score_rows(model: Decoder, size, params, tokens, lengths, first, targets, k
         positions = jnp.where(segments > 0, jnp.arange(width), 0)
         hidden: Any = model.apply({"params": params}, tokens, segments, positions, method="hidden")
     else:
-        cache, length = known
+        cache, parents, offsets = known
         index = cache.positions.shape[1]
-        cache = cache.fork(jnp.zeros(count, jnp.int32), index + width)
-        offsets = jnp.full(count, length)
+        cache = cache.fork(parents, index + width)
         hidden, _ = extend(model, params, tokens, lengths, offsets, cache, index)
     places = jnp.minimum(first[:, None] + jnp.arange(targets.shape[1]), width - 1)
     hidden = jnp.take_along_axis(hidden, places[..., None], axis=1)
