@@ -6,7 +6,7 @@ import pytest
 from tests.decoding.test_generate import Beginless
 from tests.decoding.tiny_decoder import END, MODEL, TOKENIZER, log_probs, parameters
 from transformer.config import GenerateConfig
-from transformer.data.tokenizer import Symbols
+from transformer.data.symbols import Symbols
 from transformer.decoding.generate import Generator
 from transformer.errors import UserError
 

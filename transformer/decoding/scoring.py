@@ -307,7 +307,7 @@ def _windows(count: int, window: int, stride: int) -> Iterator[tuple[int, int, i
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _score_rows(model: Decoder, size, params, tokens, lengths, first, targets, known):
-    count, width = tokens.shape
+    width = tokens.shape[1]
     if known is None:
         segments = (jnp.arange(width) < lengths[:, None]).astype(jnp.int32)
         positions = jnp.where(segments > 0, jnp.arange(width), 0)
