@@ -195,7 +195,7 @@ def test_the_cache_takes_what_the_formula_says():
         lambda: model.apply({"params": params}, SOURCE.astype(jnp.int32), 13, method="start")
     )
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache))
-    assert size == cache_bytes(config, *SOURCE.shape[:1], 13, SOURCE.shape[1])
+    assert size == cache_bytes(config, len(SOURCE), 13, SOURCE.shape[1])
 
 
 @pytest.mark.parametrize(("prompt", "placement"), [(1, "pre"), (4, "post")])
