@@ -46,3 +46,16 @@ def png_rows(path: Path) -> np.ndarray:
     _, height, depth, colours = struct.unpack(">IIBB", header[:10])
     assert (depth, colours) == (8, 6)
     return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, -1)[:, 1:]
+
+
+def wordpiece(words: str) -> Any:
+    """A lower-casing WordPiece tokenizer of these words, separated by spaces, and punctuation.
+
+    Ids: [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4, then the words from 5 on.
+    """
+    from transformer.data.pretrained_tokenizer import PretrainedTokenizer
+    from transformer.data.tokenizer import SpecialIds
+    from transformer.data.wordpiece import CONTROLS, wordpiece_json
+
+    tokens = [*CONTROLS.values(), *words.split()]
+    return PretrainedTokenizer(wordpiece_json(tokens, {}), SpecialIds(0, 2, 3, (0, 1, 2, 4)))

@@ -73,6 +73,7 @@ TESTED_IN = {
         f"interop/{name}.py": "interop/test_encoder_parity.py"
         for name in ("bert", "roberta", "roformer")
     },
+    "commands/answer.py": "training/test_spans.py",
     "commands/classify.py": "training/test_classification.py",
     "modules/attention.py": "modules/test_torch_parity.py",
     "modules/block.py": "modules/test_torch_parity.py",

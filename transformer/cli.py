@@ -16,8 +16,10 @@ from typing import Any
 import jax
 import tyro
 
+from transformer.commands.answer import AnswerQuestions
 from transformer.commands.base import Command
 from transformer.commands.classify import Classify
+from transformer.commands.embed import Embed
 from transformer.commands.evaluate import Evaluate
 from transformer.commands.generate import Generate
 from transformer.commands.interop import Export, Import
@@ -35,6 +37,8 @@ COMMANDS: dict[str, type[Command]] = {
     "evaluate": Evaluate,
     "translate": Translate,
     "classify": Classify,
+    "answer": AnswerQuestions,
+    "embed": Embed,
     "generate": Generate,
     "score": Score,
     "prompt": Prompt,
