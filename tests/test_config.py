@@ -126,6 +126,39 @@ def setting_docs() -> dict[tuple[str, str], str]:
             {"objective": "span_corruption", "block_length": 2},
             "data.block_length = 2: expected at least 3",
         ),
+        (
+            OptimizerConfig,
+            {"warmup_fraction": 0.1},
+            "optimizer.warmup_fraction = 0.1: expected a fraction in [0, 1], and another "
+            "optimizer.schedule than 'noam'",
+        ),
+        (TrainConfig, {"epochs": 0.0}, "train.epochs = 0.0: expected above 0, or None"),
+        (DataConfig, {"stride": 0}, "data.stride = 0: expected at least 1"),
+        (DataConfig, {"question_length": 0}, "data.question_length = 0: expected at least 1"),
+        (
+            DataConfig,
+            {"objective": "spans", "train": ("a.json",), "max_length": 68},
+            "data.max_length = 68: expected at least data.question_length + 5 = 69",
+        ),
+        (
+            DataConfig,
+            {"objective": "spans"},
+            "data.train = (): expected one or more JSON files in SQuAD's format, because "
+            "data.objective = 'spans'",
+        ),
+        (
+            DataConfig,
+            {"objective": "multiple_choice", "train": ("a",), "columns": ("text", "label")},
+            "data.columns = ('text', 'label'): expected text and label, each once, choice at "
+            "least twice, text2 for what every choice begins with, and - for others; or "
+            "text=NAME choice=NAME ... label=NAME",
+        ),
+        (
+            DataConfig,
+            {"objective": "multiple_choice", "dataset": "tfds:swag"},
+            "data.dataset = 'tfds:swag': expected auto or files, because data.objective = "
+            "'multiple_choice'",
+        ),
         (TrainConfig, {"lm_weight": -0.5}, "train.lm_weight = -0.5: expected 0 or more"),
         (ModelConfig, {"vocab_size": 0}, "model.vocab_size = 0: expected at least 1"),
         (ModelConfig, {"dropout": 1.0}, "model.dropout = 1.0: expected a rate in [0, 1)"),

@@ -209,3 +209,82 @@ def test_a_language_model_becomes_a_classifier(config, tmp_path):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), old, new)
     tokenizer = Tokenizer.from_json(json.loads(json.dumps(loaded.tokenizer)))
     assert tokenizer.pieces([tokenizer.vocab_size - 1]) == ["<end>"]
+
+
+ENCODER = replace(MODEL, architecture="encoder", norm_placement="post", segment_types=2)
+
+
+@pytest.fixture(scope="module")
+def numbers(config, tmp_path_factory) -> tuple[Path, TrainResult]:
+    """How many of the words of the first text are in the second, as in STS-B."""
+    directory = tmp_path_factory.mktemp("numbers")
+    rng = np.random.default_rng(7)
+    lines = ["index\tsentence1\tsentence2\tscore"]
+    for i in range(60):
+        count = i % 4
+        words = ["".join(rng.choice(list("abcdef"), 3)) for _ in range(3)]
+        other = [*words[:count], *["zz"] * (3 - count)]
+        lines.append(f"{i}\t{' '.join(words)}\t{' '.join(other)}\t{count}.5")
+    (directory / "train.tsv").write_text("\n".join(lines) + "\n")
+    (directory / "dev.tsv").write_text("\n".join(lines[:14]) + "\n")
+    bare = "\n".join(line.rpartition("\t")[0] for line in lines[:14])
+    (directory / "test.tsv").write_text(bare + "\n")
+    data = replace(
+        config.data,
+        objective="regression",
+        dataset="glue:stsb",
+        train=(str(directory / "train.tsv"),),
+        validation=(str(directory / "dev.tsv"),),
+        target_symbols="characters",
+        max_length=27,
+        batch_size=20,
+    )
+    steps = replace(config.train, steps=999, epochs=20, eval_every=999, save_every=999)
+    model = replace(ENCODER, max_positions=27)
+    workdir = tmp_path_factory.mktemp("regression")
+    tuned = replace(config, model=model, data=data, train=steps)
+    return directory, run(tuned, workdir)[0]
+
+
+def test_numbers_are_learnt(numbers):
+    _, result = numbers
+    scores = result.validation
+    assert result.step == 60  # 20 epochs of 3 steps
+    assert scores["loss"] == pytest.approx(scores["mse"]) and scores["pearson"] > 0.9
+    assert scores["spearman"] > 0.9 and scores["mse"] < scores["mean_mse"] / 4
+    saved = load_for_inference(result.workdir).config
+    assert saved.train.steps == 60 and saved.model.num_classes is None
+
+
+def test_numbers_are_predicted_for_every_row(numbers, capsys, tmp_path):
+    directory, result = numbers
+    arguments = ["evaluate", "--checkpoint", str(result.workdir)]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "Pearson correlation 0.9" in out and "(13 examples)" in out
+    assert "always the mean 1.3136" in out
+    plain, full = tmp_path / "p.txt", tmp_path / "p.jsonl"
+    arguments += ["--data.test", str(directory / "test.tsv"), "--predictions"]
+    assert main([*arguments, str(plain)]) == main([*arguments, str(full)]) == 0
+    values = [float(line) for line in plain.read_text().splitlines()]
+    assert [json.loads(line)["value"] for line in full.read_text().splitlines()] == values
+    expected = [i % 4 + 0.5 for i in range(13)]
+    assert np.corrcoef(values, expected)[0, 1] > 0.9 and len(values) == 13
+
+
+def test_pairs_on_standard_input_have_a_number_each(numbers, capsys, monkeypatch):
+    checkpoint = ["--checkpoint", str(numbers[1].workdir)]
+    lines = b"abc def\tabc def\n\nabc\tzz\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert main(["classify", *checkpoint]) == 0
+    first, blank, third, _ = capsys.readouterr().out.split("\n")
+    assert float(first) > float(third) and blank == ""
+
+
+def test_a_run_of_epochs_goes_on_and_knows_when_it_is_complete(numbers, config):
+    _, result = numbers
+    saved = load_for_inference(result.workdir).config
+    given = replace(saved, train=replace(saved.train, steps=999))
+    again, output = run(given, result.workdir)
+    assert again.step == 60 and again.validation == result.validation
+    assert "already complete at step 60; to train on, give a larger train.epochs" in output

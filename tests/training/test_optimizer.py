@@ -68,6 +68,12 @@ def test_first_update_uses_the_rate_of_step_one():
         np.testing.assert_allclose(updates["layer"]["kernel"], -expected, rtol=1e-5)
 
 
+def test_a_part_of_all_steps_warms_up():
+    config = OptimizerConfig(schedule="linear", learning_rate=0.5, warmup_fraction=0.1)
+    schedule = make_schedule(config, 512, 40)
+    assert [float(schedule(step)) for step in (1, 4, 22, 40)] == [0.125, 0.5, 0.25, 0.0]
+
+
 def test_decay_shrinks_kernels_only():
     """Decay once hit biases, norms and embeddings too."""
     config = OptimizerConfig(

@@ -41,6 +41,16 @@ def test_what_may_change():
     assert require_same_run(SAVED, changed("model", vocab_size=None), "run") == []
 
 
+def test_steps_that_follow_from_epochs_are_no_change():
+    linear = replace(SAVED.optimizer, schedule="linear")
+    saved = replace(SAVED, optimizer=linear, train=replace(SAVED.train, steps=60, epochs=3.0))
+    given = replace(saved, train=replace(saved.train, steps=100_000))
+    assert require_same_run(saved, given, "run") == []
+    longer = replace(given, train=replace(given.train, epochs=4.0))
+    notes = require_same_run(saved, longer, "run")
+    assert notes == ["train.epochs = 4.0 from here on (was 3.0)"]
+
+
 def test_a_changed_optimizer_is_said():
     notes = require_same_run(SAVED, changed("optimizer", learning_rate=0.5), "run")
     assert notes == ["optimizer.learning_rate = 0.5 from here on (was 1.0)"]

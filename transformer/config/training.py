@@ -17,6 +17,8 @@ class OptimizerConfig:
     """The peak rate; for noam the factor on equation 3 (1 as published)."""
     warmup_steps: int = 4000
     """Steps of linear rise."""
+    warmup_fraction: float | None = None
+    """The part of all steps that the rate rises, instead of warmup_steps; None: see there."""
     final_factor: float = 0.0
     """With linear, cosine: the part of the peak rate that is left at train.steps."""
     beta1: float = 0.9
@@ -40,6 +42,13 @@ class OptimizerConfig:
             "at least 1 with optimizer.schedule = 'noam'",
         )
         require(
+            self.warmup_fraction is None
+            or (0 <= self.warmup_fraction <= 1 and self.schedule != "noam"),
+            "optimizer.warmup_fraction",
+            self.warmup_fraction,
+            "a fraction in [0, 1], and another optimizer.schedule than 'noam'",
+        )
+        require(
             0 <= self.final_factor <= 1,
             "optimizer.final_factor",
             self.final_factor,
@@ -60,6 +69,8 @@ class TrainConfig:
 
     steps: int = 100_000
     """Optimizer steps in all."""
+    epochs: float | None = None
+    """Passes over the training data, after which training ends if it has not after steps."""
     init_from: str | None = None
     """The --workdir of another run (or an imported model): its parameters and tokenizer are what
     training starts from. Leave all settings of the model out to have its; those given must
@@ -88,6 +99,9 @@ class TrainConfig:
         for name in ("steps", "accumulate", "log_every", "eval_every", "save_every", "keep"):
             value = getattr(self, name)
             require(value >= 1, f"train.{name}", value, "at least 1")
+        require(
+            self.epochs is None or self.epochs > 0, "train.epochs", self.epochs, "above 0, or None"
+        )
         require(
             0 <= self.label_smoothing < 1,
             "train.label_smoothing",

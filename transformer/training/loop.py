@@ -1,9 +1,9 @@
 """Training from a configuration to a checkpoint, and on from there."""
 
-import dataclasses
 import math
 import signal
 from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +13,20 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from transformer.config import Config, from_dict, head_of, to_dict
+from transformer.config import Config, from_dict, to_dict
 from transformer.data.batches import Batch, prefetch
 from transformer.data.choices import ChoiceSplit
 from transformer.data.classification import ClassSplit
-from transformer.data.extended_tokenizer import ExtendedTokenizer
 from transformer.data.objectives import training_batches
-from transformer.data.pipeline import Data, Split, prepare
-from transformer.data.token_labels import TokenSplit
-from transformer.data.tokenizer import Tokenizer, check_ids
+from transformer.data.pipeline import Data, prepare
+from transformer.data.tokenizer import Tokenizer
 from transformer.data.windows import SpanSplit
 from transformer.errors import UserError
 from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
 from transformer.training.checkpoint import Checkpoints, Meta, last_meta, require_same_shapes
 from transformer.training.evaluation import make_evaluator
+from transformer.training.fill import with_data, with_steps
 from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
 from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.resume import require_same_run
@@ -91,14 +90,9 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
     if saved is not None:
         for note in require_same_run(from_dict(saved.config), config, workdir):
             say(note)
-        if saved.step >= config.train.steps:
-            say(
-                f"{workdir}: already complete at step {saved.step}; "
-                "to train on, give a larger train.steps"
-            )
-            # Else an evaluation that was interrupted may still be owed.
-            if saved.validation is not None:
-                return TrainResult(workdir, saved.step, config.train.steps, saved.validation)
+        # With epochs only the data tells how many steps there are.
+        if config.train.epochs is None and (done := _completed(saved, config, workdir, say)):
+            return done
         tokenizer = Tokenizer.from_json(saved.tokenizer)
     elif (start := load_start(config)) is not None:
         say(f"starting from step {start.step} of {config.train.init_from}")
@@ -106,11 +100,27 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
     decoder = config.model.architecture == "decoder"
     data = prepare(config.data, tokenizer, ("train", "validation"), say, decoder)
     run = _Run(config, data, workdir, console)
+    counted = config.train.epochs is not None
+    if saved is not None and counted and (done := _completed(saved, run.config, workdir, say)):
+        return done
     if start is not None:
         run.start_from(start.params)
     # Not before: it makes a directory, and a thread that outlives an early error.
     with Checkpoints(workdir / "checkpoints", config.train.keep) as checkpoints:
         return run(saved, checkpoints)
+
+
+def _completed(
+    saved: Meta, config: Config, workdir: Path, say: Callable[[str], None]
+) -> TrainResult | None:
+    """The result of a run that was complete before, unless an evaluation is still owed."""
+    steps = config.train.steps
+    if saved.step < steps:
+        return None
+    more = "train.steps" if config.train.epochs is None else "train.epochs"
+    say(f"{workdir}: already complete at step {saved.step}; to train on, give a larger {more}")
+    owed = saved.validation is None
+    return None if owed else TrainResult(workdir, saved.step, steps, saved.validation)
 
 
 class _Run:
@@ -124,7 +134,7 @@ class _Run:
         console: Console,
     ):
         assert data.train is not None  # `prepare` refuses a data set without
-        self.config = config = _with_vocabulary(config, data.tokenizer, data.train)
+        config = with_data(config, data.tokenizer, data.train)
         self.workdir, self.console = workdir, console
         self.tokenizer = data.tokenizer.to_json()
         self.fingerprint = data.train.fingerprint
@@ -135,6 +145,7 @@ class _Run:
             config.train.seed,
             config.train.accumulate,
         )
+        self.config = config = with_steps(config, self.batches.steps_per_epoch)
         self.model = build_model(config.model)
         schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
         self.optimizer = make_optimizer(config.optimizer, schedule)
@@ -279,6 +290,9 @@ class _Run:
             "learning_rate": learning_rate,
             f"{self.unit}_per_second": sums["weight"] / seconds,
         }
+        if self.config.model.next_sentence and not self.config.train.label_smoothing:
+            # What the loss has besides that of the hidden tokens (see `loss_sums`).
+            values["next_sentence_nll"] = values["loss"] - values["nll"]
         self.log.write(step, "train", values)
         self.report.logged(step)
 
@@ -312,37 +326,3 @@ class _Run:
         )
         with self.report.paused("saving"):
             self.checkpoints.save(state, meta, replace)
-
-
-def _with_vocabulary(config: Config, tokenizer: Tokenizer, train: Split) -> Config:
-    """``config`` with the vocabulary's size filled in, large enough for every id of the data.
-
-    So are the head, and the classes where the data has some.
-    """
-    size = config.model.vocab_size or tokenizer.vocab_size
-    if isinstance(tokenizer, ExtendedTokenizer) and config.train.init_from is not None:
-        size = max(size, tokenizer.vocab_size)
-    if size < tokenizer.vocab_size:
-        raise UserError(
-            f"model.vocab_size = {size}: expected at least the tokenizer's "
-            f"{tokenizer.vocab_size}, or None"
-        )
-    pad = tokenizer.special.pad
-    if config.model.architecture != "decoder" and config.model.pad_id != pad:
-        raise UserError(f"model.pad_id = {config.model.pad_id}: expected the tokenizer's {pad}")
-    # On a device an id beyond the table would be clamped to its last row, silently.
-    for tokens in train.tokens:
-        check_ids([tokens.min(), tokens.max()], size)
-    data, head = config.data, head_of(config.data.objective)
-    paired = data.objective == "masked_language_model" and data.next_sentence
-    model = dataclasses.replace(config.model, vocab_size=size, head=head, next_sentence=paired)
-    if isinstance(train, ClassSplit | TokenSplit) and train.names:
-        classes = len(train.names)
-        if model.num_classes not in (None, classes):
-            raise UserError(
-                f"model.num_classes = {model.num_classes}: expected {classes}, as there are labels "
-                f"({', '.join(train.names)}), or None"
-            )
-        model = dataclasses.replace(model, num_classes=classes)
-        data = dataclasses.replace(data, labels=train.names)
-    return dataclasses.replace(config, model=model, data=data)

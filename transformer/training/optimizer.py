@@ -16,15 +16,16 @@ Schedule = Callable[[int | Int[Array, ""]], Float[Array, ""]]
 def make_schedule(config: OptimizerConfig, model_dim: int, total_steps: int) -> Schedule:
     """The learning rate as a function of the step, which counts from 1.
 
-    ``noam`` is equation 3 of the paper. The others rise linearly over
-    ``warmup_steps`` to ``learning_rate``; then ``linear`` and ``cosine`` decay to
+    ``noam`` is equation 3 of the paper. The others rise linearly over ``warmup_steps``, or
+    ``warmup_fraction`` of all, to ``learning_rate``; then ``linear`` and ``cosine`` decay to
     ``final_factor`` of it at ``total_steps`` and ``constant`` stays. The first step's rate is
     never 0.
     """
     if config.schedule == "noam":
         return lambda step: noam(step, model_dim, config.warmup_steps, config.learning_rate)
 
-    peak_step = max(config.warmup_steps, 1)
+    part = config.warmup_fraction
+    peak_step = max(config.warmup_steps if part is None else round(part * total_steps), 1)
 
     def schedule(step: int | Int[Array, ""]) -> Float[Array, ""]:
         step = jnp.asarray(step, jnp.float32)

@@ -10,7 +10,13 @@ from transformer.errors import UserError
 # Where things lie, not what they are: the fingerprint guards the contents.
 _PLACES = {"data.data_dir", "data.train", "data.validation", "data.test", "train.init_from"}
 # What a resumed run may do otherwise than before; the rest of train.* fixes the batches.
-_FREE = {"train.steps", "train.log_every", "train.eval_every", "train.eval_examples"}
+_FREE = {
+    "train.steps",
+    "train.epochs",
+    "train.log_every",
+    "train.eval_every",
+    "train.eval_examples",
+}
 _FREE |= {"train.save_every", "train.keep"}
 # What a saved configuration has filled in from the data, if it was not given.
 _FILLED = {"model.vocab_size", "model.head", "model.num_classes", "model.next_sentence"}
@@ -30,7 +36,10 @@ def require_same_run(saved: Config, given: Config, where: object) -> list[str]:
     notes = []
     for name, before, now in _differences(saved, given):
         decays = given.optimizer.schedule in ("linear", "cosine")
-        if name.startswith("optimizer.") or (name == "train.steps" and decays):
+        if name == "train.steps" and given.train.epochs is not None:
+            continue  # the saved ones follow from the epochs
+        length = name in ("train.steps", "train.epochs")
+        if name.startswith("optimizer.") or (length and decays):
             notes.append(f"{name} = {now!r} from here on (was {before!r})")
         elif not name.startswith("decode.") and name not in _PLACES | _FREE:
             raise UserError(
