@@ -127,6 +127,22 @@ def setting_docs() -> dict[tuple[str, str], str]:
             "data.block_length = 2: expected at least 3",
         ),
         (
+            DataConfig,
+            {"objective": "masked_language_model", "block_length": 4},
+            "data.block_length = 4: expected at least 5, for a pair of texts with [CLS] and [SEP]",
+        ),
+        (
+            DataConfig,
+            {"objective": "masked_language_model", "block_length": 2, "next_sentence": False},
+            "data.block_length = 2: expected at least 3, for a text with [CLS] and [SEP]",
+        ),
+        (
+            DataConfig,
+            {"tokenizer": "wordpiece", "normalization": "nfkc"},
+            "data.normalization = 'nfkc': expected identity (cased) or nfkc_cf (uncased), because "
+            "data.tokenizer = 'wordpiece'",
+        ),
+        (
             OptimizerConfig,
             {"warmup_fraction": 0.1},
             "optimizer.warmup_fraction = 0.1: expected a fraction in [0, 1], and another "
@@ -344,8 +360,32 @@ DECODER = ModelConfig("decoder")
             "model.architecture = 'encoder_decoder': expected 'decoder', because data.objective = "
             "'language_model', or no settings of the model and train.init_from",
         ),
+        (
+            {
+                "model": ModelConfig("encoder", next_sentence=True),
+                "data": DataConfig(objective="masked_language_model", next_sentence=False),
+            },
+            "model.next_sentence = True: expected False, because data.next_sentence = False",
+        ),
+        (
+            {
+                "model": ModelConfig("encoder", next_sentence=True),
+                "data": DataConfig(objective="classification", train=("a.tsv",)),
+            },
+            "model.next_sentence = True: expected False, because data.objective = 'classification'",
+        ),
+        (
+            {
+                "model": ModelConfig("encoder", segment_types=1),
+                "data": DataConfig(objective="masked_language_model"),
+            },
+            "model.segment_types = 1: expected 2, or 0 for none, because data.next_sentence = True",
+        ),
     ],
-    ids=["texts", "decoder", "long", "answers", "pairs", "spans", "outputs", "classes", "said"],
+    ids=[
+        *("texts", "decoder", "long", "answers", "pairs", "spans", "outputs", "classes", "said"),
+        *("single", "follows", "types"),
+    ],
 )
 def test_model_and_data_must_fit(sections, message):
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
