@@ -48,7 +48,8 @@ _Labelled = ClassSplit | TokenSplit | ChoiceSplit | SpanSplit
 
 @dataclass(frozen=True)
 class Evaluate(OnCheckpoint):
-    """Score a trained model on held-out data: BLEU and chrF, error rates, perplexity, accuracy."""
+    """Score a trained model on held-out data: BLEU and chrF, error rates, perplexity, accuracy,
+    exact match and F1 of answers."""
 
     split: Literal["train", "validation", "test"] | None = None
     """Which part of the data; None: test, or where there is none validation."""
@@ -58,10 +59,11 @@ class Evaluate(OnCheckpoint):
     """Show this many examples with prediction and reference."""
     predictions: Path | None = None
     """Write the predictions there, one line an example, in the order of the split (of words a
-    word a line, see the README); a .jsonl has them with probabilities."""
+    word a line, see the README); a .jsonl has them with probabilities. With data.objective =
+    spans: one JSON object from the questions' ids to answers, as SQuAD's evaluation reads it."""
     null_odds: Path | None = None
     """With data.objective = spans: write there how much the score of no answer exceeds that of the
-    best answer, by the questions' ids, as SQuAD 2.0's official evaluation reads it."""
+    best answer, by the questions' ids, as SQuAD 2.0's evaluation reads it."""
     null_threshold: float | None = None
     """With data.objective = spans: give no answer where that is more than this; None: 0 if there
     are questions without an answer, else answer all."""
