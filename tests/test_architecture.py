@@ -61,6 +61,7 @@ TESTED_IN = {
         f"commands/{name}.py": "test_cli.py"
         for name in ("base", "evaluate", "pictures", "training", "translate")
     },
+    "commands/embed.py": "decoding/test_embeddings.py",
     "commands/interop.py": "interop/test_transfer.py",
     **{f"commands/{name}.py": "test_cli_generate.py" for name in ("generate", "prompt", "score")},
     "decoding/prefix.py": "decoding/test_generate.py",

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from transformer.config import Config, DataConfig, DecodeConfig, ModelConfig, to_dict
 from transformer.config.data import Objective
 from transformer.config.model import Head
+from transformer.data.pretrained_tokenizer import read_json
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.interop.folder import read_model, write_model
@@ -32,6 +33,8 @@ _OBJECTIVES: dict[Head, Objective] = {
 }
 _NO_FILES = ("(the model was imported)",)
 """Stands for the files it was trained on, which nobody has."""
+_SENTENCES = "sentence_bert_config.json"
+"""Says to how many tokens a model of sentences cuts them."""
 
 
 class Imported(NamedTuple):
@@ -86,7 +89,7 @@ def import_model(
     if network.architecture == "encoder_decoder":
         # Where config.json does not say it, the tokenizer's files do.
         network = dataclasses.replace(network, pad_id=chosen.special.pad)
-    config = _experiment(network, model.settings)
+    config = _experiment(network, model.settings, Path(folder))
     state = TrainState(jnp.zeros((), jnp.int32), model.params, ())
     meta = Meta(0, to_dict(config), chosen.to_json(), fingerprint="imported")
     with Checkpoints(workdir / "checkpoints", keep=1) as checkpoints:
@@ -116,10 +119,10 @@ def export_model(checkpoint: str | Path, folder: str | Path, step: str = "best")
     return Exported(family.class_name(model), write_tokenizer(folder, tokenizer, family.name))
 
 
-def _experiment(model: ModelConfig, settings: dict[str, Any]) -> Config:
+def _experiment(model: ModelConfig, settings: dict[str, Any], folder: Path) -> Config:
     """The settings of an imported model: what it can read and write at most."""
     if model.architecture == "encoder":
-        return Config(model, _encoder_data(model, settings))
+        return Config(model, _encoder_data(model, settings, folder))
     if model.architecture == "decoder":
         block = min(DataConfig.block_length, model.max_positions or DataConfig.block_length)
         return Config(model, DataConfig("language_model", block_length=block))
@@ -128,14 +131,17 @@ def _experiment(model: ModelConfig, settings: dict[str, Any]) -> Config:
     return Config(model, decode=decode)
 
 
-def _encoder_data(model: ModelConfig, settings: dict[str, Any]) -> DataConfig:
+def _encoder_data(model: ModelConfig, settings: dict[str, Any], folder: Path) -> DataConfig:
     objective = _OBJECTIVES[model.head]
-    longest = model.max_positions or DataConfig.block_length
+    longest = min(DataConfig.block_length, model.max_positions or DataConfig.block_length)
+    if (folder / _SENTENCES).is_file():
+        said = Settings(read_json(folder / _SENTENCES), str(folder / _SENTENCES))
+        longest = min(longest, said.size("max_seq_length", longest))
     if objective == "masked_language_model":
-        return DataConfig(objective, block_length=min(DataConfig.block_length, longest))
+        return DataConfig(objective, block_length=longest)
     return DataConfig(
         objective,
         train=_NO_FILES,
-        max_length=min(DataConfig.max_length, longest),
+        max_length=longest,
         labels=tuple(Settings(settings).labels()) if model.num_classes else (),
     )

@@ -193,6 +193,9 @@ class Stack(nn.Module):
     ):
         """As `Block`, with a memory and a cache for each layer.
 
+        Where the "hidden" collection is mutable, ``x`` and the output of each layer are sown
+        there as ``layers``.
+
         Args:
             x: the residual stream ``[B, T, D]``.
             mask: of self-attention.
@@ -215,6 +218,7 @@ class Stack(nn.Module):
         if c.local_window is not None:
             local = _within(mask, positions, key_positions, c.local_window)
         written = []
+        self.sow("hidden", "layers", x)
         for i, layer in enumerate(self.layers):
             x, cache = layer(
                 x,
@@ -227,6 +231,7 @@ class Stack(nn.Module):
                 index=index,
                 train=train,
             )
+            self.sow("hidden", "layers", x)
             written.append(cache)
         if c.norm_placement == "pre":
             x = self.final_norm(x)
