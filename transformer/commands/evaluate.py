@@ -18,9 +18,9 @@ from transformer.data.choices import ChoiceSplit
 from transformer.data.classification import ClassSplit
 from transformer.data.pipeline import PairSplit, prepare
 from transformer.data.sentences import SentenceSplit
+from transformer.data.symbols import Symbols
 from transformer.data.text import TextSplit
 from transformer.data.token_labels import TokenSplit
-from transformer.data.symbols import Symbols
 from transformer.data.tokenizer import UNK, Tokenizer
 from transformer.data.windows import SpanSplit
 from transformer.decoding.translate import Translator
