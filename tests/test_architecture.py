@@ -76,6 +76,8 @@ TESTED_IN = {
     },
     "commands/answer.py": "training/test_spans.py",
     "commands/classify.py": "training/test_classification.py",
+    "commands/predictions.py": "training/test_token_labels.py",
+    "commands/probe.py": "training/test_classification.py",
     "modules/attention.py": "modules/test_torch_parity.py",
     "modules/block.py": "modules/test_torch_parity.py",
     "modules/embed.py": "models/test_seq2seq.py",

@@ -24,6 +24,7 @@ from transformer.commands.evaluate import Evaluate
 from transformer.commands.generate import Generate
 from transformer.commands.interop import Export, Import
 from transformer.commands.pictures import AttentionMap, PlotLoss
+from transformer.commands.probe import ProbeTexts
 from transformer.commands.prompt import Prompt
 from transformer.commands.score import Score
 from transformer.commands.training import Train
@@ -37,6 +38,7 @@ COMMANDS: dict[str, type[Command]] = {
     "evaluate": Evaluate,
     "translate": Translate,
     "classify": Classify,
+    "probe": ProbeTexts,
     "answer": AnswerQuestions,
     "embed": Embed,
     "generate": Generate,

@@ -288,3 +288,25 @@ def test_a_run_of_epochs_goes_on_and_knows_when_it_is_complete(numbers, config):
     again, output = run(given, result.workdir)
     assert again.step == 60 and again.validation == result.validation
     assert "already complete at step 60; to train on, give a larger train.epochs" in output
+
+
+def test_a_probe_reads_frozen_vectors(numbers, tmp_path, capsys):
+    """Of a network that was never taught these classes: whether two texts are the same."""
+    directory, result = numbers
+    lines = (directory / "train.tsv").read_text().splitlines()[1:]
+    rows = [line.split("\t")[1:] for line in lines]
+    labels = ["same" if score == "3.5" else "not" for *_, score in rows]
+    path, predictions = tmp_path / "train.tsv", tmp_path / "p.txt"
+    examples = zip(rows, labels, strict=True)
+    path.write_text("".join(f"{a}\t{b}\t{label}\n" for (a, b, _), label in examples))
+    arguments = ["probe", "--checkpoint", str(result.workdir), "--data.train", str(path)]
+    arguments += ["--data.columns", "text", "text2", "label", "--data.max-length", "27"]
+    held_out = ["--data.test", str(path), "--predictions", str(predictions)]
+    assert main([*arguments, *held_out]) == 0
+    out = capsys.readouterr().out
+    assert "logistic regression on 14 features, C = " in out
+    assert "of 60 examples; always the most frequent class 75.00%" in out
+    found = predictions.read_text().splitlines()
+    assert sum(a == b for a, b in zip(found, labels, strict=True)) >= 54
+    assert main(arguments) == 2
+    assert "expected a training split, and data.validation or data.test" in capsys.readouterr().err
