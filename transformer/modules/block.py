@@ -218,7 +218,7 @@ class Stack(nn.Module):
         if c.local_window is not None:
             local = _within(mask, positions, key_positions, c.local_window)
         written = []
-        self.sow("hidden", "layers", x)
+        self._keep(x)
         for i, layer in enumerate(self.layers):
             x, cache = layer(
                 x,
@@ -231,11 +231,15 @@ class Stack(nn.Module):
                 index=index,
                 train=train,
             )
-            self.sow("hidden", "layers", x)
+            self._keep(x)
             written.append(cache)
         if c.norm_placement == "pre":
             x = self.final_norm(x)
         return x, tuple(written)
+
+    def _keep(self, x) -> None:
+        if not self.is_initializing():  # or the parameters would come with a sample
+            self.sow("hidden", "layers", x)
 
     def project_memory(self, encoded) -> tuple[KeysValues, ...]:
         """Each layer's keys and values of the encoded source."""
