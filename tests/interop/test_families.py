@@ -20,7 +20,11 @@ def test_every_published_model_is_described_by_its_own_family(case):
 
 
 @pytest.mark.parametrize(
-    ("name", "family"), [("gpt1", "openai-gpt"), ("t5-11b", "t5"), ("llama2-70b", "llama")]
+    ("name", "family"),
+    [
+        *(("gpt1", "openai-gpt"), ("t5-11b", "t5"), ("llama2-70b", "llama")),
+        *(("bert-large", "bert"), ("roberta-base", "roberta"), ("roformer-base", "roformer")),
+    ],
 )
 def test_presets_can_be_exported(name, family):
     assert describing(PRESETS[name]).name == family

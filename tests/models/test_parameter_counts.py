@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from transformer.config import ModelConfig, load
+from transformer.config import ModelConfig, head_of, load
 from transformer.models.build import build_model
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.py"))
@@ -38,7 +38,31 @@ def expected_count(c: ModelConfig) -> int:
     total += c.num_layers * layer + stack
     if c.architecture == "encoder_decoder":
         total += c.num_layers * (layer + attention + norm) + stack
+    total += c.segment_types * d + norm * c.embedding_norm
+    if c.architecture == "encoder":
+        total += sum(head_parts(c).values())
     return total
+
+
+def head_parts(c: ModelConfig) -> dict[str, int]:
+    """What Devlin et al. 2019, sections 3 and 4, read the last hidden vectors with."""
+    d, classes = c.model_dim, c.num_classes or 0
+    dense, norm = d * d + d, 2 * d
+    language_model = c.head == "language_model"
+    outputs = {"classification": classes, "token_labels": classes}
+    outputs |= {"regression": 1, "multiple_choice": 1, "span": 2}
+    pooled = c.next_sentence or c.head in (
+        "classification",
+        "regression",
+        "multiple_choice",
+        "none",
+    )
+    return {
+        "pooler": dense * pooled,
+        "transform": (dense + norm) * language_model,
+        "next sentence": 2 * (d + 1) * c.next_sentence,
+        "classifier": outputs.get(c.head, 0) * (d + 1),
+    }
 
 
 def count(config: ModelConfig) -> int:
@@ -75,6 +99,11 @@ def test_shipped_configurations(path):
     config = load(path)
     size = config.model.vocab_size or config.data.vocab_size
     model = dataclasses.replace(config.model, vocab_size=size)
+    if model.architecture == "encoder":
+        masked = config.data.objective == "masked_language_model"
+        paired = masked and config.data.next_sentence
+        head = head_of(config.data.objective)
+        model = dataclasses.replace(model, head=head, next_sentence=paired)
     assert count(model) == expected_count(model)
     text = path.read_text()
     stated = re.search(r"([\d,]+) parameters", text)

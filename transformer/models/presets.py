@@ -118,6 +118,52 @@ _LLAMAS = {
     "llama3-8b": (_LLAMA_3, 32, 4096, 14_336, 32, 8),
 }
 
+_BERT: dict[str, Any] = {
+    "architecture": "encoder",
+    "vocab_size": 30_522,
+    "next_sentence": True,
+    "positions": "learned",
+    "max_positions": 512,
+    "segment_types": 2,
+    "activation": "gelu",
+    "norm_epsilon": 1e-12,
+    "attention_bias": True,
+    "output_bias": True,
+    "embedding_scaling": "none",
+    "embedding_norm": True,
+    "initializer": "normal",
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+}
+_ROBERTA = _BERT | {
+    "vocab_size": 50_265,
+    "next_sentence": False,
+    "pad_id": 1,
+    "segment_types": 1,
+    "norm_epsilon": 1e-5,
+}
+# The published Chinese model.
+_ROFORMER = _BERT | {
+    "vocab_size": 50_000,
+    "next_sentence": False,
+    "positions": "rotary",
+    "max_positions": 1536,
+}
+# Devlin et al. 2019, section 3, with the uncased vocabulary; Turc et al. 2019, table 1; Liu et al.
+# 2019; Su et al. 2021. Four times as wide inside, and 64 dimensions a head.
+#    name              layers  d_model
+_BERTS = {
+    "bert-tiny": (_BERT, 2, 128),
+    "bert-mini": (_BERT, 4, 256),
+    "bert-small": (_BERT, 4, 512),
+    "bert-medium": (_BERT, 8, 512),
+    "bert-base": (_BERT, 12, 768),
+    "bert-large": (_BERT, 24, 1024),
+    "roberta-base": (_ROBERTA, 12, 768),
+    "roberta-large": (_ROBERTA, 24, 1024),
+    "roformer-base": (_ROFORMER, 12, 768),
+}
+
 
 def _presets() -> dict[str, ModelConfig]:
     found = {}
@@ -132,6 +178,8 @@ def _presets() -> dict[str, ModelConfig]:
     for name, (family, layers, dim, ff_dim, heads, kv_heads) in _LLAMAS.items():
         groups = {} if kv_heads == heads else {"num_kv_heads": kv_heads}
         found[name] = _model(family | groups, layers, dim, ff_dim, heads, dim // heads)
+    for name, (family, layers, dim) in _BERTS.items():
+        found[name] = _model(family, layers, dim, 4 * dim, dim // 64, 64)
     return found
 
 
