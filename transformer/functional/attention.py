@@ -75,43 +75,40 @@ def attend(
 def _plain(query, key, value, mask, bias, scale, dropout_rate, dropout_key, return_weights):
     batch, length, heads, _ = query.shape
     kv_heads = key.shape[2]
+
+    def grouped(array):
+        """``[B, N, ...]`` as ``[B, K, ...]``: the queries of all heads that share a key's."""
+        return array.reshape(batch, kv_heads, -1, array.shape[-1])
+
     # Heads first and queries on the left: XLA on CPU then multiplies the heads-first keys and
-    # values of a cache as they lie, without a transposed copy of them.
-    grouped = query.reshape(batch, length, kv_heads, heads // kv_heads, -1).transpose(0, 2, 3, 1, 4)
-    key, value = key.swapaxes(1, 2), value.swapaxes(1, 2)
+    # values of a cache as they lie, without a transposed copy of them. An axis for the heads of a
+    # group, even of size 1, would cost a third more.
     logits = scale * jnp.einsum(
-        "bkgth,bksh->bkgts", grouped, key, preferred_element_type=jnp.float32
-    )
-    if mask is not None:
-        mask = _group_heads(mask.dense() if isinstance(mask, Mask) else mask, kv_heads)
+        "bkth,bkhs->bkts",
+        grouped(query.swapaxes(1, 2)),
+        key.transpose(0, 2, 3, 1),
+        preferred_element_type=jnp.float32,
+    ).reshape(batch, heads, length, -1)
+    if isinstance(mask, Mask):
+        mask = mask.dense()
     if bias is not None:
-        logits += _group_heads(bias, kv_heads)
+        logits += bias
         allowed = logits > -jnp.inf  # a bias of -inf hides a key as a mask does
         mask = allowed if mask is None else mask & allowed
-    visible = None
     if mask is not None:
         logits = jnp.where(mask, logits, jnp.finfo(jnp.float32).min)
-        # A row without a visible key has a uniform softmax; this factor makes it, and its
-        # gradient, 0.
-        visible = mask.any(axis=-1, keepdims=True).astype(jnp.float32)
     weights = jax.nn.softmax(logits, axis=-1)
-    if visible is not None:
-        weights *= visible
+    if mask is not None:
+        # A row without a visible key has a uniform softmax; it, and its gradient, become 0.
+        weights = jnp.where(mask.any(axis=-1, keepdims=True), weights, 0.0)
     used = weights
     if dropout_rate > 0:
         used = dropout(weights, dropout_rate, dropout_key)
     output = jnp.einsum(
-        "bkgts,bksv->bkgtv", used.astype(value.dtype), value, preferred_element_type=jnp.float32
+        "bkts,bksv->bktv",
+        grouped(used.astype(value.dtype)),
+        value.swapaxes(1, 2),
+        preferred_element_type=jnp.float32,
     )
-    output = output.transpose(0, 3, 1, 2, 4).reshape(batch, length, heads, -1).astype(query.dtype)
-    if return_weights:
-        return output, weights.reshape(batch, heads, length, -1)
-    return output
-
-
-def _group_heads(array: Array, kv_heads: int) -> Array:
-    """``[b, n, t, s]`` to ``[b, k, g, t, s]``, where n is N or 1."""
-    batch, heads, *rest = array.shape
-    if heads == 1:
-        return array[:, :, None]
-    return array.reshape(batch, kv_heads, heads // kv_heads, *rest)
+    output = output.reshape(batch, heads, length, -1).swapaxes(1, 2).astype(query.dtype)
+    return (output, weights) if return_weights else output
