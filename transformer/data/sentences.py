@@ -116,8 +116,8 @@ def tokenise_sentences(
     borders = np.unique(np.searchsorted(sentences, store.offsets[firsts]))
     if len(sentences) < 2:
         raise UserError(f"data.{name}: no document has a token")
-    divided = hashlib.sha256(f"{key} {firsts.tolist()}".encode()).hexdigest()
-    split = SentenceSplit(store.tokens, sentences, borders, divided)
+    divided = hashlib.sha256(key.encode() + firsts.astype(np.int64).tobytes())
+    split = SentenceSplit(store.tokens, sentences, borders, divided.hexdigest())
     empty = len(documents) - len(split)
     if empty:
         log(f"{name}: {empty:,} of {len(documents):,} documents have no token, left out")
