@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.data.plan import BatchPlan
+from transformer.data.plan import BatchPlan, length_batches, padded_length
 
 
 def lengths(count: int, seed: int = 0, high: int = 61) -> tuple[np.ndarray, np.ndarray]:
@@ -182,3 +182,26 @@ def test_little_padding():
 def test_a_plan_of_nothing():
     with pytest.raises(ValueError, match="at least one example"):
         BatchPlan(np.array([], int), np.array([], int), 64, 4)
+
+
+def test_batches_by_length_are_full_and_few():
+    lengths = np.random.default_rng(0).integers(0, 201, 1000)
+    batches = list(length_batches(lengths, 2048, 256))
+    numbers = np.concatenate([rows for rows, _, _ in batches])
+    assert sorted(numbers) == list(np.flatnonzero(lengths)), "each once, without the empty ones"
+    for rows, count, length in batches:
+        assert lengths[rows].max() <= length and len(rows) <= count and count * length <= 2048
+    assert all(len(rows) == count for rows, count, _ in batches[:-1])
+    assert len({shape for _, *shape in map(tuple, batches) for shape in [tuple(shape)]}) <= 17
+    padding = sum(count * length for _, count, length in batches) / lengths.sum()
+    assert padding < 1.2
+    _, *shape = next(iter(length_batches(np.array([300]), 64, 512)))
+    assert shape == [1, 320], "one text is a batch"
+
+
+@pytest.mark.parametrize(
+    ("length", "padded"),
+    [(1, 8), (8, 8), (9, 16), (64, 64), (65, 80), (128, 128), (129, 160), (512, 512)],
+)
+def test_padded_lengths(length, padded):
+    assert padded_length(length) == padded

@@ -15,7 +15,7 @@ from transformer.cli import main
 from transformer.config import ModelConfig
 from transformer.data.pretrained_tokenizer import PretrainedTokenizer, find_special
 from transformer.data.wordpiece import wordpiece_json
-from transformer.decoding.embeddings import Embedder, _shapes, padded_length
+from transformer.decoding.embeddings import Embedder
 from transformer.errors import UserError
 from transformer.interop.transfer import import_model
 from transformer.models.build import build_model
@@ -188,28 +188,6 @@ def test_other_networks_and_larger_vocabularies_are_refused(model, params, token
     small = Encoder(dataclasses.replace(CONFIG, vocab_size=28))
     with pytest.raises(UserError, match="the tokenizer has 29 ids: expected at most 28"):
         Embedder(small, {}, tokenizer)
-
-
-def test_shapes_are_few_and_batches_full():
-    lengths = np.random.default_rng(0).integers(0, 201, 1000)
-    batches = list(_shapes(lengths, 2048, 256))
-    numbers = np.concatenate([rows for rows, _, _ in batches])
-    assert sorted(numbers) == list(np.flatnonzero(lengths)), "each once, without the empty ones"
-    for rows, count, length in batches:
-        assert lengths[rows].max() <= length and len(rows) <= count and count * length <= 2048
-    assert all(len(rows) == count for rows, count, _ in batches[:-1])
-    assert len({shape for _, *shape in map(tuple, batches) for shape in [tuple(shape)]}) <= 17
-    padding = sum(count * length for _, count, length in batches) / lengths.sum()
-    assert padding < 1.2
-    assert next(iter(_shapes(np.array([300]), 64, 512)))[1:] == (1, 320), "one text is a batch"
-
-
-@pytest.mark.parametrize(
-    ("length", "padded"),
-    [(1, 8), (8, 8), (9, 16), (64, 64), (65, 80), (128, 128), (129, 160), (512, 512)],
-)
-def test_padded_lengths(length, padded):
-    assert padded_length(length) == padded
 
 
 # The command

@@ -134,6 +134,10 @@ def test_evaluate_prints_the_scores_and_writes_predictions(trained, capsys, tmp_
     assert "accuracy 100.00% of 15 examples; always the most frequent class 60.00%" in out
     assert "Matthews correlation 1.0000, F1 of the second class 100.00%" in out
     assert path.read_text() == "yes\n" * 9 + "no\n" * 6
+    assert main([*arguments[:-1], str(path.with_suffix(".jsonl"))]) == 0
+    records = [json.loads(line) for line in path.with_suffix(".jsonl").read_text().splitlines()]
+    assert [record["label"] for record in records] == ["yes"] * 9 + ["no"] * 6
+    assert all(record["probabilities"][record["label"]] > 0.5 for record in records)
     assert main([*arguments, "--table", "2"]) == 2
     assert "--table 2: not with data.objective = 'classification'" in capsys.readouterr().err
 
@@ -171,7 +175,7 @@ def test_a_text_alone_is_classified_as_in_the_split(trained):
     tokenizer, model = Tokenizer.from_json(loaded.tokenizer), Classifier(loaded.config.model)
     split = prepare(loaded.config.data, tokenizer, ("validation",), lambda _: None).validation
     evaluator = ClassEvaluator(model, loaded.config.data, tokenizer, split)  # type: ignore[arg-type]
-    classifier = TextClassifier(model, loaded.params, tokenizer, loaded.config.data, batch_size=4)
+    classifier = TextClassifier(model, loaded.params, tokenizer, loaded.config.data, 40)
     found = classifier([(text, "") for text in split.texts])  # type: ignore[union-attr]
     np.testing.assert_allclose(found, evaluator.outputs(loaded.params), atol=1e-6)
     assert classifier([]).shape == (0, 2) and classifier.cut == 0

@@ -221,7 +221,7 @@ def test_answers_to_free_questions(loaded, config):
     found = QuestionAnswerer(model, params, tokenizer, config.data, threshold=0.0)(asked, places)
     assert [(a.text, a.start) for a in found] == [("VERT", 28), ("red", 0), ("", -1), ("VERT", 28)]
     assert all(0.5 < answer.probability <= 1 for answer in found)
-    every = QuestionAnswerer(model, params, tokenizer, config.data, batch_size=1)
+    every = QuestionAnswerer(model, params, tokenizer, config.data, batch_tokens=1)
     one_by_one = [every([pair], [place])[0] for pair, place in zip(asked, places, strict=True)]
     assert [a.text for a in one_by_one][:2] == ["VERT", "red"] and one_by_one[2].text != ""
     assert every([], []) == []

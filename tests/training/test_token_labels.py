@@ -103,7 +103,7 @@ def test_every_word_has_an_output_whatever_the_batch(trained, config):
     )
     np.testing.assert_allclose(one, two, atol=1e-6)
     np.testing.assert_allclose(one.sum(axis=1), 1, atol=1e-6)
-    labeller = WordLabeller(network, loaded.params, tokenizer, data, batch_size=3)
+    labeller = WordLabeller(network, loaded.params, tokenizer, data, batch_tokens=20)
     alone = labeller([sentence.split() for sentence in SENTENCES[:5]])
     assert [len(part) for part in alone] == [5, 4, 5, 4, 2]
     np.testing.assert_allclose(np.concatenate(alone), one, atol=1e-6)

@@ -9,7 +9,7 @@ import numpy as np
 
 from transformer.errors import UserError
 
-INVERSE_STRENGTHS = (0.01, 0.1, 1.0, 10.0)
+INVERSE_STRENGTHS = (0.001, 0.01, 0.1, 1.0)
 """Of the penalty on the weights; the best one is chosen by cross-validation."""
 _FOLDS = 5
 _ITERATIONS = 2000

@@ -23,7 +23,8 @@ Encoders have no ``targets`` but, by what they learn:
 * masked tokens: ``places`` int32 [R, P] with ``targets`` and ``weights`` [R, P]; of pairs
   ``follows`` int32 [R] (0: the second text is the next one, 1: a random one, -1: an empty row)
   and ``follow_weights`` float32 [R], whose sum over the batch is that of ``weights``.
-* classes: ``labels`` int32 [R], of tokens [R, T]; -1 does not count.
+* classes: ``labels`` int32 [R], of tokens [R, T]; -1 does not count. Of tokens ``words`` int32
+  [R, T]: the number of the word whose first token it is, else -1.
 * numbers: ``values`` and ``weights`` float32 [R].
 * choices: ``inputs`` and ``token_types`` [R, C, T], ``labels`` int32 [R].
 * spans: ``starts`` and ``ends`` int32 [R], both 0: no answer; -1: an empty row.

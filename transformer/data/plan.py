@@ -131,23 +131,37 @@ class BatchPlan:
         return [steps[i] for i in np.argsort(generator.random_raw(len(steps)), kind="stable")]
 
 
-def power_batches(
-    lengths: np.ndarray, batch_size: int, most: int
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Some sequences, shortest first, a batch at a time, in few shapes.
+def length_batches(
+    lengths: np.ndarray, batch_tokens: int, most: int
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Batches of sequences, longest first, without those of length 0.
+
+    All but the last have as many rows as fit, so there are never more shapes than batches, and
+    few padded lengths; the last has a power of two.
 
     Args:
-        lengths: int ``[N]`` tokens of each.
-        batch_size: of each batch but the last, which may have fewer.
+        lengths: int ``[N]``, tokens of each sequence.
+        batch_tokens: most tokens of a batch, padding included, unless one sequence has more.
         most: bound of the padded length, at least that of the longest.
 
     Yields:
-        The numbers of the sequences, and a length to pad them to: a power of two, or `most`.
+        The numbers of the sequences, the batch's rows, and its length.
     """
-    order = np.argsort(lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        yield rows, min(1 << int(lengths[rows[-1]] - 1).bit_length(), most)
+    order = np.argsort(-lengths, kind="stable")
+    order = order[: int((lengths > 0).sum())]
+    start = 0
+    while start < len(order):
+        length = min(padded_length(int(lengths[order[start]])), most)
+        count = max(1, batch_tokens // length)
+        rows = order[start : start + count]
+        yield rows, min(count, 1 << (len(rows) - 1).bit_length()), length
+        start += len(rows)
+
+
+def padded_length(length: int) -> int:
+    """Up to a multiple of 8, and to four lengths from one power of two to the next."""
+    step = max(8, 1 << max(0, (length - 1).bit_length() - 3))
+    return -(-length // step) * step
 
 
 def _padded_sizes(

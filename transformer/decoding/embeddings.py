@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.data.composing import Composer, layout_of, padded
+from transformer.data.plan import length_batches
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.models.encoder import Encoder
@@ -149,7 +150,7 @@ class Embedder:
                 progress(done, len(texts))
             return rows, np.asarray(vectors)[: len(rows)], lengths[rows]
 
-        for rows, count, length in _shapes(lengths, self._batch_tokens, self._most):
+        for rows, count, length in length_batches(lengths, self._batch_tokens, self._most):
             pad = self._model.config.pad_id
             tokens, types = (
                 padded([sequences[i][part] for i in rows], count, length, fill)
@@ -209,31 +210,3 @@ def _vectors(model: Encoder, layers, pool: Pool | None, normalize: bool, params,
         size = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
         vectors /= jnp.maximum(size, 1e-12)
     return vectors
-
-
-def _shapes(
-    lengths: np.ndarray, batch_tokens: int, most: int
-) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Batches of sequences, longest first, without those of length 0.
-
-    All but the last have as many rows as fit, so there are never more shapes than batches, and
-    few padded lengths; the last has a power of two.
-
-    Yields:
-        The numbers of the sequences, the batch's rows, and its length.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    order = order[: int((lengths > 0).sum())]
-    start = 0
-    while start < len(order):
-        length = min(padded_length(int(lengths[order[start]])), most)
-        count = max(1, batch_tokens // length)
-        rows = order[start : start + count]
-        yield rows, min(count, 1 << (len(rows) - 1).bit_length()), length
-        start += len(rows)
-
-
-def padded_length(length: int) -> int:
-    """Up to a multiple of 8, and to four lengths from one power of two to the next."""
-    step = max(8, 1 << max(0, (length - 1).bit_length() - 3))
-    return -(-length // step) * step

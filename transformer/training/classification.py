@@ -12,7 +12,7 @@ from transformer.data.batches import Batch, prefetch
 from transformer.data.classification import ClassSplit, InputMaker
 from transformer.data.labelled import is_paired
 from transformer.data.objectives import held_out_batches
-from transformer.data.plan import power_batches
+from transformer.data.plan import length_batches
 from transformer.data.tokenizer import Tokenizer
 from transformer.models.classifier import Classifier
 from transformer.models.encoder import Encoder
@@ -79,7 +79,7 @@ class TextClassifier:
         params: its parameters.
         tokenizer: that of the checkpoint.
         data: its settings of the data, which name the classes.
-        batch_size: texts classified together; the result does not depend on it.
+        batch_tokens: of texts classified together, at most; the result does not depend on it.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class TextClassifier:
         params: Any,
         tokenizer: Tokenizer,
         data: DataConfig,
-        batch_size: int = 64,
+        batch_tokens: int = 4096,
     ) -> None:
         self.names, self.paired, self.cut = data.labels, is_paired(data), 0
-        self._params, self._tokenizer, self._batch_size = params, tokenizer, batch_size
+        self._params, self._tokenizer, self._batch_tokens = params, tokenizer, batch_tokens
         self._inputs = InputMaker(tokenizer, self.paired, data.max_length)
         self._classify = make_classify(model)
         self._most = data.max_length
@@ -109,8 +109,8 @@ class TextClassifier:
         lengths = self._inputs.composer.total(*sizes)
         self.cut += int((lengths < sizes.sum(axis=0) + self._inputs.composer.added).sum())
         found = np.zeros((len(texts), len(self.names) or 1), np.float32)
-        for rows, length in power_batches(lengths, self._batch_size, self._most):
-            batch = self._inputs([pairs[i] for i in rows], self._batch_size, length)
+        for rows, count, length in length_batches(lengths, self._batch_tokens, self._most):
+            batch = self._inputs([pairs[i] for i in rows], count, length)
             found[rows] = np.asarray(self._classify(self._params, batch))[: len(rows)]
         return found
 

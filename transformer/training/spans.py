@@ -11,7 +11,7 @@ from transformer.config import DataConfig
 from transformer.data.batches import Batch, prefetch
 from transformer.data.classification import InputMaker
 from transformer.data.objectives import held_out_batches
-from transformer.data.plan import power_batches
+from transformer.data.plan import length_batches
 from transformer.data.questions import Question, Questions
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.windows import SpanSplit, make_windows, row_lengths, window_batch
@@ -210,7 +210,7 @@ class QuestionAnswerer:
         data: its settings of the data.
         threshold: "no answer" is the answer where its score exceeds that of the best span by more
             than this; None: every question is answered.
-        batch_size: windows read together; the answers do not depend on it.
+        batch_tokens: of windows read together, at most; the answers do not depend on it.
     """
 
     def __init__(
@@ -220,10 +220,10 @@ class QuestionAnswerer:
         tokenizer: Tokenizer,
         data: DataConfig,
         threshold: float | None = None,
-        batch_size: int = 8,
+        batch_tokens: int = 4096,
     ) -> None:
         self._params, self._tokenizer, self._data = params, tokenizer, data
-        self._threshold, self._batch_size = threshold, batch_size
+        self._threshold, self._batch_tokens = threshold, batch_tokens
         self._read = make_read(model)
 
     def __call__(self, asked: Sequence[tuple[str, str]], places: Sequence[str]) -> list[Answer]:
@@ -251,8 +251,9 @@ class QuestionAnswerer:
     def _batches(self, split: SpanSplit) -> Iterator[Batch]:
         most = self._data.max_length
         inputs = InputMaker(self._tokenizer, True, most)
-        for rows, length in power_batches(row_lengths(split, inputs), self._batch_size, most):
-            empty = np.full(self._batch_size - len(rows), -1)
+        lengths = row_lengths(split, inputs)
+        for rows, count, length in length_batches(lengths, self._batch_tokens, most):
+            empty = np.full(count - len(rows), -1)
             yield window_batch(split, inputs, np.concatenate([rows, empty]), length)
 
     def _answer(self, found: Found, split: SpanSplit, question: int) -> Answer:

@@ -11,7 +11,7 @@ import numpy as np
 from transformer.config import DataConfig
 from transformer.data.batches import Batch, prefetch
 from transformer.data.objectives import held_out_batches
-from transformer.data.plan import power_batches
+from transformer.data.plan import length_batches
 from transformer.data.token_labels import TokenSplit, Words, tokenise_words, word_batch
 from transformer.data.tokenizer import Tokenizer
 from transformer.models.encoder import Encoder
@@ -71,7 +71,7 @@ class WordLabeller:
         params: its parameters.
         tokenizer: that of the checkpoint.
         data: its settings of the data, which name the classes.
-        batch_size: rows worked on together; the result does not depend on it.
+        batch_tokens: of rows worked on together, at most; the result does not depend on it.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class WordLabeller:
         params: Any,
         tokenizer: Tokenizer,
         data: DataConfig,
-        batch_size: int = 64,
+        batch_tokens: int = 4096,
     ) -> None:
         self.names = data.labels
         self._params, self._tokenizer, self._data = params, tokenizer, data
-        self._batch_size = batch_size
+        self._batch_tokens = batch_tokens
         self._label = make_label(model)
 
     def __call__(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -96,10 +96,11 @@ class WordLabeller:
             split = tokenise_words(
                 words, self.names, self._data, self._tokenizer, "", log=lambda _: None
             )
-            for rows, length in power_batches(
-                split.lengths(self._tokenizer), self._batch_size, self._data.max_length
+            lengths = split.lengths(self._tokenizer)
+            for rows, count, length in length_batches(
+                lengths, self._batch_tokens, self._data.max_length
             ):
-                filled = np.concatenate([rows, np.full(self._batch_size - len(rows), -1)])
+                filled = np.concatenate([rows, np.full(count - len(rows), -1)])
                 batch = word_batch(split, filled, length, self._tokenizer)
                 _place(found, batch["words"], np.asarray(self._label(self._params, batch)))
         return np.split(found, starts[1:-1]) if texts else []
