@@ -15,6 +15,7 @@ tokenizers = pytest.importorskip("tokenizers")
 
 SEQ2SEQ = ModelConfig(vocab_size=300)
 DECODER = ModelConfig("decoder", vocab_size=300)
+ENCODER = ModelConfig("encoder", vocab_size=300)
 T5_IDS = {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
 
 
@@ -73,6 +74,46 @@ def test_a_vocabulary_learnt_here_becomes_a_sentencepiece_file(tmp_path):
         assert again.encode_sources(LINES) == tokenizer.encode_sources(LINES)
     assert write_tokenizer(tmp_path, tokenizer, "marian") == []
     assert write_tokenizer(tmp_path, Bytes(), "gpt2") == []
+
+
+def test_a_wordpiece_vocabulary_is_written_whole(tmp_path):
+    """For programs that read tokenizer.json, and those that read vocab.txt with its settings."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Un", "##e"]
+    (first / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
+    (first / "tokenizer_config.json").write_text('{"do_lower_case": false, "kept": 7}')
+    tokenizer = read_tokenizer(first, {}, ENCODER)
+    assert tokenizer.pieces(tokenizer.encode_source("Une")) == ["Un", "##e"]
+    files = write_tokenizer(second, tokenizer, "bert")
+    assert [path.name for path in files] == [
+        *("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+    ]
+    assert (second / "vocab.txt").read_text() == (first / "vocab.txt").read_text()
+    said = json.loads((second / "tokenizer_config.json").read_text())
+    assert said == {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": False,
+        "strip_accents": None,
+        "tokenize_chinese_chars": True,
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+        "kept": 7,
+    }
+    for name in ("tokenizer.json", "vocab.txt"):
+        again = read_tokenizer(second, {}, ENCODER)
+        assert again.encode_source("Une") == tokenizer.encode_source("Une")
+        assert (again.special, again.mask) == (tokenizer.special, 4)
+        (second / name).unlink()
+
+
+def test_roformers_words_are_found_by_another_program(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    with pytest.raises(UserError, match=r"Chinese words whole, .* expected a tokenizer\.json"):
+        read_tokenizer(tmp_path, {"model_type": "roformer"}, ENCODER)
 
 
 def test_a_tokenizer_that_does_not_match_the_embedding_is_refused(tmp_path):

@@ -135,6 +135,66 @@ def test_missing_options_are_named(capsys):
     assert "did you mean --from?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("case", "objective", "labels"),
+    [
+        ("bert", "masked_language_model", ()),
+        ("bert_pretraining", "masked_language_model", ()),
+        ("bert_classes", "classification", ("a", "b", "c", "d", "e")),
+        ("bert_value", "regression", ()),
+        ("bert_tokens", "token_labels", ("a", "b", "c", "d", "e")),
+        ("bert_choice", "multiple_choice", ()),
+        ("bert_spans", "spans", ()),
+        ("roformer", "masked_language_model", ()),
+    ],
+)
+def test_an_encoder_is_known_by_its_head(case, objective, labels, tmp_path):
+    """With the names of its classes, there and back."""
+    names = {"id2label": {str(i): name for i, name in enumerate(labels)}} if labels else {}
+    theirs = write_folder(tmp_path / "theirs", case, names)
+    imported = import_model(theirs, tmp_path / "run", "ids")
+    data = load_for_inference(tmp_path / "run").config.data
+    assert (data.objective, data.labels) == (objective, labels)
+    assert imported.config.model == published(case).config and imported.drawn == []
+    exported = export_model(tmp_path / "run", tmp_path / "back")
+    assert exported.architecture == published(case).settings["architectures"][0]
+    settings = json.loads((tmp_path / "back/config.json").read_text())
+    assert tuple(settings.get("id2label", {}).values()) == (labels or settings_labels(case))
+    assert not {"eos_token_id", "bos_token_id"} & settings.keys()
+
+
+def settings_labels(case):
+    return ("LABEL_0",) if case == "bert_value" else ()
+
+
+def test_a_drawn_pooler_is_told(tmp_path, capsys):
+    none = {"pooler.dense.weight": None, "pooler.dense.bias": None}
+    theirs = write_folder(tmp_path / "bert", "bert", **none)
+    arguments = ["import", "--from", str(theirs), "--workdir", str(tmp_path / "run")]
+    assert main([*arguments, "--tokenizer", "ids"]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("encoder, 1 layers of 15, 29 token ids, head none\n")
+    assert "has no pooler.dense.weight and pooler.dense.bias: drawn at random" in err
+
+
+def test_an_encoder_needs_its_control_tokens(tmp_path, capsys):
+    theirs = write_folder(tmp_path / "bert", "bert")
+    word_level(theirs, size=29)
+    arguments = ["import", "--from", str(theirs), "--workdir", str(tmp_path / "run")]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "tokenizer.json: no [CLS] (cls_token or bos_token), [MASK] (mask_token): exp" in error
+    assert error.count("\n") == 1 and not (tmp_path / "run").exists()
+    (theirs / "tokenizer.json").unlink()
+    tokens = ["[CLS]", "[SEP]", "[MASK]", "[UNK]", "[PAD]", "a"]
+    (theirs / "vocab.txt").write_text("\n".join(tokens))
+    (theirs / "config.json").write_text(
+        json.dumps(published("bert").settings | {"pad_token_id": None})
+    )
+    assert main(arguments) == 2
+    assert "vocab.txt: padding is id 4: expected 0, as in the model" in capsys.readouterr().err
+
+
 def test_parameters_are_saved_in_float32(tmp_path):
     import_model(write_folder(tmp_path / "m", "marian"), tmp_path / "run", "ids")
     params = load_for_inference(tmp_path / "run").params

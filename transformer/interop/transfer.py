@@ -139,9 +139,12 @@ def _encoder_data(model: ModelConfig, settings: dict[str, Any], folder: Path) ->
         longest = min(longest, said.size("max_seq_length", longest))
     if objective == "masked_language_model":
         return DataConfig(objective, block_length=longest)
+    columns = ("text", "choice", "choice", "label")
     return DataConfig(
         objective,
         train=_NO_FILES,
+        columns=columns if objective == "multiple_choice" else DataConfig.columns,
         max_length=longest,
+        question_length=max(1, min(DataConfig.question_length, longest - 5)),
         labels=tuple(Settings(settings).labels()) if model.num_classes else (),
     )
