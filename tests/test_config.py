@@ -103,6 +103,17 @@ def setting_docs() -> dict[tuple[str, str], str]:
             "data.columns = ('text=a', 'label'): expected text and label, each once, text2 for "
             "pairs, and - for others; or text=NAME text2=NAME label=NAME",
         ),
+        (
+            DataConfig,
+            {
+                "objective": "classification",
+                "dataset": "glue:rte",
+                "train": ("a",),
+                "columns": ("label", "text"),
+            },
+            "data.columns = ('label', 'text'): expected none and no data.header, because "
+            "data.dataset = 'glue:rte' tells its own",
+        ),
         (DataConfig, {"batch_size": 0}, "data.batch_size = 0: expected at least 1"),
         (
             DataConfig,
@@ -491,7 +502,7 @@ def test_every_setting_is_read_somewhere(setting):
 
 def test_a_setting_that_nothing_reads_would_be_found():
     assert not is_read("model", "rope_theta")
-    assert not is_read("decode", "model_dim")
+    assert not is_read("decode", "ff_dim")
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)

@@ -63,6 +63,13 @@ def test_the_published_files_are_read(name, write, settings):
         assert found.paired == bool(second)
 
 
+def test_numbers_are_no_classes(write, settings):
+    path = write("train.tsv", PUBLISHED["stsb"][0])
+    config = settings(objective="classification", dataset="glue:stsb", train=(path,))
+    with pytest.raises(UserError, match="'classification': expected 'regression', because"):
+        read_labelled(config, "train", quiet)
+
+
 def test_the_tasks_are_found_by_name():
     assert task_of("glue:rte") is task_of("tfds:glue/rte") is TASKS["rte"]
     assert task_of("tfds:glue/mnli_matched") is task_of("tfds:glue/mnli:2.0.0") is TASKS["mnli"]

@@ -237,6 +237,7 @@ def numbers(config, tmp_path_factory) -> tuple[Path, TrainResult]:
         config.data,
         objective="regression",
         dataset="glue:stsb",
+        header=False,
         train=(str(directory / "train.tsv"),),
         validation=(str(directory / "dev.tsv"),),
         target_symbols="characters",

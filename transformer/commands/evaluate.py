@@ -43,7 +43,7 @@ from transformer.training.metrics import describe, scored_by_errors
 from transformer.training.spans import SpanEvaluator, describe_spans
 from transformer.training.token_labels import TokenEvaluator, describe_words
 
-_Labelled = ClassSplit | TokenSplit | ChoiceSplit | SpanSplit
+_Labelled = ClassSplit | TokenSplit | ChoiceSplit
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,10 @@ class Evaluate(OnCheckpoint):
     table: int = 0
     """Show this many examples with prediction and reference."""
     predictions: Path | None = None
-    """Write the predictions there, one line an example, in the order of the split (of words a
-    word a line, see the README); a .jsonl has them with probabilities. With data.objective =
-    spans: one JSON object from the questions' ids to answers, as SQuAD's evaluation reads it."""
+    """Write the predictions there, one line an example, in the order of the split (of words WORD
+    TAB LABEL, a blank line after a sentence); a .jsonl has them with probabilities. With
+    data.objective = spans: one JSON object from the questions' ids to answers, as SQuAD's
+    evaluation reads it."""
     null_odds: Path | None = None
     """With data.objective = spans: write there how much the score of no answer exceeds that of the
     best answer, by the questions' ids, as SQuAD 2.0's evaluation reads it."""
@@ -149,7 +150,7 @@ class Evaluate(OnCheckpoint):
             console.print(_table(sources, outputs, references, self.table))
         return describe(scored_by_errors(self.data), outputs, references)
 
-    def _check_head(self, model: Model, split: _Labelled) -> Any:
+    def _check_head(self, model: Model, split: _Labelled | SpanSplit) -> Any:
         """The network, if it can do what the split asks for, and there is something to do."""
         self._refuse("examples", "table")
         head = head_of(self.data.objective)

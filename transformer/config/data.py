@@ -232,6 +232,13 @@ class DataConfig:
         require(0 < density < 1, "data.noise_density", density, "a fraction in (0, 1)")
         require(span >= 1, "data.mean_span", span, "at least 1")
         self._check_columns()
+        own = self.dataset.startswith("glue:")
+        require(
+            not own or (self.columns == ("text", "label") and not self.header),
+            "data.columns",
+            self.columns,
+            f"none and no data.header, because data.dataset = {self.dataset!r} tells its own",
+        )
         require(
             len(self.labels) != 1 and len(set(self.labels)) == len(self.labels),
             "data.labels",

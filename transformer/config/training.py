@@ -78,8 +78,8 @@ class TrainConfig:
     label_smoothing: float = 0.1
     """Probability mass spread evenly over the whole vocabulary (epsilon_ls, section 5.4)."""
     lm_weight: float = 0.5
-    """With data.objective = classification: what the loss of the text's tokens adds to that of
-    the classes (lambda of Radford et al. 2018, equation 5); 0: nothing."""
+    """With data.objective = classification and a decoder: what the loss of the text's tokens adds
+    to that of the classes (lambda of Radford et al. 2018, equation 5); 0: nothing."""
     accumulate: int = 1
     """Micro-batches a step; the step equals the one on their union (each has data.batch_tokens)."""
     seed: int = 0

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from transformer.config.data import Objective
 from transformer.data.sources import read_lines
 from transformer.data.tables import Columns
 from transformer.errors import UserError, did_you_mean
@@ -16,6 +17,7 @@ class Task(NamedTuple):
         tfds: the names of the texts in TFDS, where the answer is always ``label``.
         unnamed: what the columns of a file without a header hold.
         broken: whether some published rows lack columns: they are left out, and counted.
+        objective: what is learnt: numbers are not classes.
     """
 
     texts: tuple[str, ...]
@@ -23,6 +25,7 @@ class Task(NamedTuple):
     tfds: tuple[str, ...]
     unnamed: tuple[str, ...] = ()
     broken: bool = False
+    objective: Objective = "classification"
 
 
 _SENTENCE = ("sentence",)
@@ -32,7 +35,7 @@ TASKS = {
     "sst2": Task(_SENTENCE, "label", _SENTENCE),
     "mrpc": Task(("#1 String", "#2 String"), "Quality", _SENTENCES),
     "qqp": Task(("question1", "question2"), "is_duplicate", ("question1", "question2"), (), True),
-    "stsb": Task(_SENTENCES, "score", _SENTENCES),
+    "stsb": Task(_SENTENCES, "score", _SENTENCES, objective="regression"),
     "mnli": Task(_SENTENCES, "gold_label", ("premise", "hypothesis")),
     "qnli": Task(("question", "sentence"), "label", ("question", "sentence")),
     "rte": Task(_SENTENCES, "label", _SENTENCES),

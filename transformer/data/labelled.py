@@ -62,6 +62,11 @@ def read_labelled(config: DataConfig, split: SplitName, log: Log = print) -> Lab
         UserError: a file or set is missing or not of its form; a row lacks a column or a label
             (names file and line); there is no example.
     """
+    if (task := task_of(config.origin)) and task.objective != config.objective:
+        raise UserError(
+            f"data.objective = {config.objective!r}: expected {task.objective!r}, because "
+            f"data.dataset = {config.origin!r}"
+        )
     if config.origin.startswith("tfds:"):
         found = _read_tfds(config, split)
         where = config.origin
