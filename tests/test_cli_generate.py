@@ -18,7 +18,8 @@ from tests.test_cli import assert_refused, run  # noqa: F401  (a fixture)
 from transformer.config import Config, DataConfig, GenerateConfig, to_dict
 from transformer.decoding.generate import Generator
 from transformer.decoding.scoring import Scorer
-from transformer.training.checkpoint import Checkpoints, Meta
+from transformer.training.meta import Meta
+from transformer.training.saving import Checkpoints
 from transformer.training.state import TrainState
 
 ROOT = Path(__file__).parent.parent

@@ -9,14 +9,16 @@ import pytest
 from transformer.config import Config, ModelConfig, OptimizerConfig, to_dict
 from transformer.errors import UserError
 from transformer.training.checkpoint import (
-    Checkpoints,
-    Meta,
     average,
     find,
+    last_intact,
     load_config,
     load_for_inference,
+    restore_state,
 )
+from transformer.training.meta import Meta, read_meta
 from transformer.training.optimizer import make_optimizer, make_schedule
+from transformer.training.saving import Checkpoints
 from transformer.training.state import TrainState
 
 TOKENIZER = {"kind": "symbols", "symbols": ["é", "▁"]}
@@ -55,9 +57,9 @@ def test_restores_what_was_saved(tmp_path, caplog):
     save(tmp_path, [2.5])
     with Checkpoints(tmp_path / "checkpoints", 2) as checkpoints:
         assert checkpoints.last == 1
-        assert checkpoints.meta(1) == make_meta(1, 2.5)
+        assert read_meta(checkpoints.path(1)) == make_meta(1, 2.5)
         expected = make_state(1)
-        state = checkpoints.restore(1, jax.eval_shape(make_state, 1))
+        state = restore_state(checkpoints.path(1), jax.eval_shape(make_state, 1))
     assert jax.tree.structure(state) == jax.tree.structure(expected)
     jax.tree.map(np.testing.assert_array_equal, state, expected)
     load_for_inference(tmp_path)
@@ -75,7 +77,7 @@ def test_the_steps_that_follow_do_not_reach_a_save_under_way(tmp_path):
             state = step(state)
         jax.block_until_ready(state)
         checkpoints.wait()
-        restored = checkpoints.restore(1, jax.eval_shape(make))
+        restored = restore_state(checkpoints.path(1), jax.eval_shape(make))
     jax.tree.map(np.testing.assert_array_equal, restored, expected)
 
 
@@ -93,24 +95,12 @@ def test_keeps_the_latest_and_the_best(tmp_path):
     assert steps(tmp_path) == [8, 9, 10]
 
 
-def test_saving_an_older_step_is_an_error(tmp_path):
-    """It once returned without saving, and said nothing."""
-    save(tmp_path, [1.0, 2.0])
-    with Checkpoints(tmp_path / "checkpoints", 2) as checkpoints:
-        for step in (1, 2):
-            with pytest.raises(UserError, match=f"cannot save step {step} .* step 2 is there"):
-                checkpoints.save(make_state(step), make_meta(step))
-
-
 def test_another_model_is_refused_with_every_path_and_both_shapes(tmp_path):
     """A kernel of 10 columns was once restored into one of 20."""
     save(tmp_path, [1.0])
     like = jax.eval_shape(lambda: make_state(1, width=11, names=("kernel", "offset")))
-    with (
-        Checkpoints(tmp_path / "checkpoints", 2) as checkpoints,
-        pytest.raises(UserError) as error,
-    ):
-        checkpoints.restore(1, like)
+    with pytest.raises(UserError) as error:
+        restore_state(tmp_path / "checkpoints" / "1", like)
     message = str(error.value)
     assert "layer/kernel: (7, 5) in the checkpoint, (7, 11) in the model" in message
     assert "layer/bias: (5,) in the checkpoint, missing in the model" in message
@@ -146,7 +136,7 @@ def test_a_copy_loads_and_loses_nothing(tmp_path):
     assert load_for_inference(copy / "checkpoints", "last").step == 2
     assert load_for_inference(copy / "checkpoints" / "2").step == 2
     with Checkpoints(copy / "checkpoints", 2) as checkpoints:
-        checkpoints.restore(2, jax.eval_shape(make_state, 2))
+        restore_state(checkpoints.path(2), jax.eval_shape(make_state, 2))
     assert files(copy) == before
 
     one = tmp_path / "released model"
@@ -227,27 +217,121 @@ def test_no_checkpoint_is_an_error(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failed_save_is_reported(tmp_path):
-    directory = tmp_path / "checkpoints"
-    with Checkpoints(directory, 2) as checkpoints:
-        checkpoints.save(make_state(1), make_meta(1))
+def flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "flipped": flip_a_byte,
+    "missing": lambda path: path.unlink(),
+}
+
+
+def array_file(workdir, step):
+    """The largest file of a checkpoint's arrays."""
+    found = (workdir / "checkpoints" / str(step) / "state").rglob("*")
+    return max((p for p in found if p.is_file()), key=lambda p: p.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_newest_checkpoint_is_named_and_passed_over(tmp_path, damage, capfd):
+    save(tmp_path, [3.0, 2.0, 1.0], keep=3)
+    file = array_file(tmp_path, 3)
+    DAMAGE[damage](file)
+    folder = tmp_path / "checkpoints" / "3"
+    before = files(tmp_path)
+    for step in ("best", "last"):
+        lines = []
+        loaded = load_for_inference(tmp_path, step, lines.append)
+        assert loaded.step == 2
+        jax.tree.map(np.testing.assert_array_equal, loaded.params, make_state(2).params)
+        (line,) = lines
+        assert line.startswith(f"{folder}: damaged or incomplete checkpoint (state/")
+        assert file.name in line and line.endswith("; taking step 2 instead")
+    assert load_for_inference(tmp_path, "average:2", lines.append).step == 2
+    resumed = last_intact(tmp_path / "checkpoints", lines.append)
+    assert resumed == make_meta(2, 2.0) and len(lines) == 3
+    # Asked for by name, there is nothing to take instead.
+    for path, step in ((tmp_path, 3), (folder, "best")):
+        with pytest.raises(UserError, match="checkpoints/3: damaged or incomplete checkpoint"):
+            load_for_inference(path, step)
+    assert capfd.readouterr() == ("", "")
+    assert load_for_inference(tmp_path).step == 2
+    assert capfd.readouterr().err.startswith(f"warning: {folder}: damaged")
+    assert files(tmp_path) == before
+
+
+def test_best_passes_over_to_the_next_best(tmp_path):
+    save(tmp_path, [2.0, 3.0, 1.0, None], keep=4)
+    array_file(tmp_path, 3).unlink()
+    lines = []
+    assert load_for_inference(tmp_path, "best", lines.append).step == 1
+    (tmp_path / "checkpoints" / "1" / "meta" / "metadata").write_text("{")
+    assert load_for_inference(tmp_path, "best", lines.append).step == 2
+    assert len(lines) == 2
+
+
+def test_all_damaged_is_one_clear_error(tmp_path, capfd):
+    save(tmp_path, [2.0, 1.0])
+    array_file(tmp_path, 1).unlink()
+    (tmp_path / "checkpoints" / "2" / "meta" / "metadata").write_text("{")
+    expected = (
+        r"checkpoints: 0 intact checkpoints, expected 1 "
+        r"\(damaged: 2: meta/metadata: 1 bytes, expected \d+; 1: state/.*: No such file"
+    )
+    with pytest.raises(UserError, match=expected):
+        load_for_inference(tmp_path, "last")
+    with pytest.raises(UserError, match=expected):
+        last_intact(tmp_path / "checkpoints", pytest.fail)
+    with pytest.raises(UserError, match="1 intact checkpoints, expected 2"):
+        array_file(tmp_path, 1)
+        save(tmp_path / "other", [None, None])
+        array_file(tmp_path / "other", 2).unlink()
+        load_for_inference(tmp_path / "other", "average:2")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_missing_arrays_where_there_are_no_checksums(tmp_path, capfd):
+    """As in checkpoints of format 1. Threads once printed "Event loop is closed"."""
+    save(tmp_path, [1.0])
+    shutil.rmtree(array_file(tmp_path, 1).parent)
+    (tmp_path / "checkpoints" / "1" / "checksums.json").unlink()
+    meta = tmp_path / "checkpoints" / "1" / "meta" / "metadata"
+    meta.write_text(meta.read_text().replace('"format": 2', '"format": 1'))
+    for load in (
+        lambda: load_for_inference(tmp_path),
+        lambda: restore_state(tmp_path / "checkpoints" / "1", make_state(1)),
+    ):
+        with pytest.raises(UserError, match="checkpoints/1: damaged or incomplete checkpoint"):
+            load()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_step_0_is_not_averaged(tmp_path):
+    with Checkpoints(tmp_path / "checkpoints", 3) as checkpoints:
+        checkpoints.save(make_state(0), make_meta(0))
         checkpoints.wait()
-        shutil.rmtree(directory)
-        directory.write_text("in the way")
-        with pytest.raises(UserError, match="cannot save"):
-            checkpoints.save(make_state(2), make_meta(2))
-            checkpoints.wait()
+        assert load_for_inference(tmp_path, "average:1").step == 0
+        for step in (1, 2):
+            checkpoints.save(make_state(step), make_meta(step))
+    assert load_for_inference(tmp_path, 0).step == 0
+    loaded = load_for_inference(tmp_path, "average:2")
+    jax.tree.map(np.testing.assert_array_equal, loaded.params, make_state(value=1.5).params)
+    with pytest.raises(UserError, match=r"has 2 checkpoints: \[1, 2\]"):
+        load_for_inference(tmp_path, "average:3")
 
 
-def test_a_directory_that_cannot_be_made_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match=r"cannot make .*file/checkpoints"):
-        Checkpoints(tmp_path / "file" / "checkpoints", 2)
-
-
-def test_another_format_is_refused(tmp_path):
-    with Checkpoints(tmp_path / "checkpoints", 2) as checkpoints:
-        meta = make_meta(1)
-        checkpoints.save(make_state(1), Meta(**{**vars(meta), "format": 99}))
-    with pytest.raises(UserError, match="checkpoint format 99, expected 1"):
-        load_for_inference(tmp_path)
+def test_restores_to_given_shardings(tmp_path):
+    save(tmp_path, [1.0])
+    mesh = jax.make_mesh((1,), ("model",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("model"))
+    like = jax.eval_shape(make_state, 1)
+    params = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=rows), like.params
+    )
+    restored = restore_state(tmp_path / "checkpoints" / "1", like.replace(params=params))
+    assert all(x.sharding == rows for x in jax.tree.leaves(restored.params))
+    jax.tree.map(np.testing.assert_array_equal, restored, make_state(1))

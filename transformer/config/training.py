@@ -93,7 +93,11 @@ class TrainConfig:
     save_every: int = 1000
     """Steps between checkpoints."""
     keep: int = 3
-    """Latest checkpoints kept; the best one (lowest validation loss) is kept besides."""
+    """Latest checkpoints kept. (The first is saved before step 1, with the number 0.)"""
+    keep_best: int = 1
+    """Checkpoints with the lowest validation loss that are kept besides."""
+    keep_every: int | None = None
+    """Keep besides each checkpoint whose step is a multiple of this, step 0 too; None: no more."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "accumulate", "log_every", "eval_every", "save_every", "keep"):
@@ -107,6 +111,13 @@ class TrainConfig:
             "train.label_smoothing",
             self.label_smoothing,
             "a probability in [0, 1)",
+        )
+        require(self.keep_best >= 0, "train.keep_best", self.keep_best, "0 or more")
+        require(
+            self.keep_every is None or self.keep_every >= 1,
+            "train.keep_every",
+            self.keep_every,
+            "at least 1, or None",
         )
         require(self.lm_weight >= 0, "train.lm_weight", self.lm_weight, "0 or more")
         require(self.eval_examples >= 0, "train.eval_examples", self.eval_examples, "0 or more")

@@ -15,7 +15,9 @@ from transformer.errors import UserError
 from transformer.interop.folder import read_model, write_model
 from transformer.interop.settings import Settings
 from transformer.interop.tokenizer_files import ids_as_text, read_tokenizer, write_tokenizer
-from transformer.training.checkpoint import Checkpoints, Meta, last_meta, load_for_inference
+from transformer.training.checkpoint import last_meta, load_for_inference
+from transformer.training.meta import Meta
+from transformer.training.saving import Checkpoints
 from transformer.training.state import TrainState
 
 TokenizerChoice = Literal["folder", "ids"]

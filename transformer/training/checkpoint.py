@@ -1,47 +1,26 @@
-"""Checkpoints on disk: training state, and all that is needed to use the model elsewhere.
+"""Checkpoints on disk: which of them to read, and reading them (see `saving` for the writing).
 
 A run's directory holds ``checkpoints/STEP/``, each with the items ``state`` (the
 `TrainState`) and ``meta`` (JSON: configuration, tokenizer, data fingerprint,
-validation metrics). Orbax writes a checkpoint under a temporary name and renames
-it when complete, so what bears a step's number is whole.
+validation metrics), and ``checksums.json`` over both. A checkpoint is written under a
+temporary name and renamed when complete, so what bears a step's number was whole once;
+what no longer is, by its checksums, is named and passed over. Nothing here writes.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from transformer.config import Config, from_dict
 from transformer.errors import UserError
+from transformer.training.integrity import DamagedCheckpoint, verify
+from transformer.training.meta import Meta, loss_of, read_meta, readable
 from transformer.training.state import TrainState
-
-FORMAT = 1
-"""Version of the layout; raised when older programs could not read a checkpoint."""
-
-
-@dataclass(frozen=True)
-class Meta:
-    """What a checkpoint says besides its arrays, as JSON types."""
-
-    step: int
-    config: dict[str, Any]
-    """The whole `Config` (`transformer.config.to_dict`), with the vocabulary's size filled in."""
-    tokenizer: dict[str, Any]
-    """`Tokenizer.to_json()`."""
-    fingerprint: str
-    """Identifies the training data, token by token."""
-    validation: dict[str, float] | None = None
-    """Metrics on the validation split after this step, where it was evaluated."""
-    interval: dict[str, float] | None = None
-    """Sums of training metrics since the last logged step."""
-    format: int = FORMAT
 
 
 class Loaded(NamedTuple):
@@ -53,108 +32,31 @@ class Loaded(NamedTuple):
     step: int
 
 
-class Checkpoints:
-    """The checkpoints of one run: the latest ``keep``, and the best by validation loss.
-
-    Saving happens in the background: `save` returns when the arrays are copied.
-    Close it (it is a context manager) to have the last one on disk. A save that
-    failed raises at the next call.
-
-    Raises:
-        UserError: the directory cannot be made.
-    """
-
-    def __init__(self, directory: Path, keep: int) -> None:
-        self.directory = Path(directory).absolute()
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot make {self.directory}: {error.strerror}") from error
-        keep_best = BestN(get_metric_fn=_loss, reverse=True, n=1)
-        self._manager = ocp.CheckpointManager(
-            self.directory,
-            options=ocp.CheckpointManagerOptions(
-                best_fn=_loss,
-                best_mode="min",
-                preservation_policy=AnyPreservationPolicy([LatestN(keep), keep_best]),
-                cleanup_tmp_directories=True,
-                # Made in the background, a directory that cannot be made is found out late.
-                async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
-            ),
-        )
-
-    def __enter__(self) -> "Checkpoints":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._manager.close()
-
-    @property
-    def last(self) -> int | None:
-        """The latest step saved."""
-        return self._manager.latest_step()
-
-    def path(self, step: int) -> Path:
-        """The folder of one checkpoint."""
-        return self.directory / str(step)
-
-    def save(self, state: TrainState, meta: Meta, replace: bool = False) -> None:
-        """Saves ``state`` as step ``meta.step``, which must be later than all others.
-
-        With ``replace`` it may be the last one, which is then deleted first.
-
-        Raises:
-            UserError: the directory cannot be written.
-        """
-        # Every checkpoint has a loss, so that those never evaluated are not kept as the best.
-        loss = (meta.validation or {}).get("loss", math.inf)
-        items = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(asdict(meta))
-        )
-        try:
-            if replace and meta.step == self.last:
-                self._manager.delete(meta.step)
-            saved = self._manager.save(meta.step, args=items, metrics={"loss": loss})
-        except OSError as error:
-            raise UserError(f"cannot save {self.path(meta.step)}: {error}") from error
-        if not saved:
-            raise UserError(
-                f"cannot save step {meta.step} in {self.directory}: step {self.last} is there"
-            )
-
-    def wait(self) -> None:
-        """Returns when the last save is complete on disk; raises `UserError` if it failed."""
-        try:
-            self._manager.wait_until_finished()
-            self._manager.check_for_errors()
-        except OSError as error:
-            raise UserError(f"cannot save in {self.directory}: {error}") from error
-
-    def meta(self, step: int) -> Meta:
-        """What the checkpoint of ``step`` says about itself."""
-        return _read_meta(self.path(step))
-
-    def restore(self, step: int, like: TrainState) -> TrainState:
-        """The state saved at ``step``.
-
-        Args:
-            like: the state's shapes, as from ``jax.eval_shape(init_state, ...)``.
-
-        Raises:
-            UserError: ``like`` has other parameters; lists each path with both shapes.
-        """
-        item = self.path(step) / "state"
-        with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-            saved = _saved_tree(item)
-            require_same_shapes(saved["params"], like.params, self.path(step))
-            require_same_shapes(saved, like, self.path(step))
-            return reader.restore(item, args=ocp.args.StandardRestore(_on_device(like)))
+def steps_in(directory: Path) -> list[int]:
+    """The steps of the checkpoints in ``directory``, ascending."""
+    # An unfinished one has a longer name.
+    if not directory.is_dir():
+        return []
+    return sorted(int(p.name) for p in directory.iterdir() if p.name.isdecimal() and p.is_dir())
 
 
 def last_meta(directory: Path) -> Meta | None:
-    """What the latest checkpoint in ``directory`` says about itself; None if there is none."""
-    steps = ocp.utils.checkpoint_steps(directory) if directory.is_dir() else []
-    return _read_meta(directory.absolute() / str(max(steps))) if steps else None
+    """What the latest checkpoint that can say it says about itself; None if there is none."""
+    folders = [directory.absolute() / str(step) for step in reversed(steps_in(directory))]
+    return read_meta(_first_intact(folders, read_meta, _silent)) if folders else None
+
+
+def last_intact(directory: Path, say: Callable[[str], None]) -> Meta | None:
+    """As `last_meta`, of the latest checkpoint of which every byte is as it was saved.
+
+    Args:
+        say: is told of each later one that is not.
+
+    Raises:
+        UserError: none is.
+    """
+    folders = [directory.absolute() / str(step) for step in reversed(steps_in(directory))]
+    return read_meta(_first_intact(folders, _check, say)) if folders else None
 
 
 def find(path: str | Path) -> Path:
@@ -165,26 +67,41 @@ def find(path: str | Path) -> Path:
     """
     path = Path(path).absolute()
     for directory in (path / "checkpoints", path):
-        if directory.is_dir() and ocp.utils.checkpoint_steps(directory):
+        if steps_in(directory):
             return directory
     found = "no checkpoint in it" if path.is_dir() else "no such directory"
     raise UserError(f"{path}: {found}; expected the --workdir of a training run")
 
 
-def load_for_inference(path: str | Path, step: int | str = "best") -> Loaded:
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def load_for_inference(
+    path: str | Path, step: int | str = "best", say: Callable[[str], None] = _warn
+) -> Loaded:
     """Loads parameters, configuration and tokenizer; changes nothing on disk.
+
+    A damaged checkpoint is passed over for the next in line, unless it is asked for by
+    its step or folder.
 
     Args:
         path: a run's working directory, its ``checkpoints`` folder, or a single
             checkpoint's folder (where ``step`` is not looked at).
         step: ``"best"`` (lowest validation loss; the last one if none was evaluated),
-            ``"last"``, a step's number, or ``"average:N"`` for the mean of the last N.
+            ``"last"``, a step's number, or ``"average:N"`` for the mean of the last N
+            (step 0, which nothing was learnt in, is not among them if there are others).
+        say: is told of each checkpoint that is passed over; it prints on standard error.
 
     Raises:
-        UserError: there is no such checkpoint.
+        UserError: there is no such checkpoint, or it is damaged.
     """
-    chosen = _locate(path, step)
-    meta = _read_meta(chosen[-1])
+    chosen = _locate(path, step, _check, say)
+    meta = read_meta(chosen[-1])
     params = _read_params(chosen[0]) if len(chosen) == 1 else average(map(_read_params, chosen))
     return Loaded(from_dict(meta.config), meta.tokenizer, params, meta.step)
 
@@ -195,8 +112,8 @@ def load_config(path: str | Path, step: int | str = "best") -> Config:
 
 
 def load_meta(path: str | Path, step: int | str = "best") -> Meta:
-    """All but the parameters; arguments and errors as of `load_for_inference`."""
-    return _read_meta(_locate(path, step)[-1])
+    """All but the parameters, which are not looked at; else as `load_for_inference`."""
+    return read_meta(_locate(path, step, read_meta, _silent)[-1])
 
 
 def average(trees: Any) -> Any:
@@ -218,61 +135,111 @@ def average(trees: Any) -> Any:
     return jax.tree.map(lambda x: (x / count).astype(np.float32), total)
 
 
-def _locate(path: str | Path, step: int | str) -> list[Path]:
+_Check = Callable[[Path], object]
+"""Raises `DamagedCheckpoint` for a folder that cannot be used."""
+
+
+def _check(checkpoint: Path) -> None:
+    verify(checkpoint)
+    read_meta(checkpoint)
+
+
+def _locate(
+    path: str | Path, step: int | str, check: _Check, say: Callable[[str], None]
+) -> list[Path]:
     """The folders of the checkpoints that are asked for, oldest first."""
     path = Path(path).absolute()
     if (path / "state").is_dir() and (path / "meta").is_dir():
+        check(path)
         return [path]
     directory = find(path)
-    return [directory / str(number) for number in _choose(directory, step)]
-
-
-def _choose(directory: Path, step: int | str) -> Sequence[int]:
-    steps = sorted(ocp.utils.checkpoint_steps(directory))
+    steps = steps_in(directory)
+    folders = [directory / str(number) for number in reversed(steps)]
     if step == "last":
-        return steps[-1:]
+        return [_first_intact(folders, check, say)]
     if step == "best":
-        losses = {s: (_read_meta(directory / str(s)).validation or {}).get("loss") for s in steps}
-        evaluated = [s for s in steps if losses[s] is not None]
-        return [min(evaluated, key=lambda s: (losses[s], -s))] if evaluated else steps[-1:]
+        return [_first_intact(_best_first(folders), check, say)]
     kind, _, number = str(step).rpartition(":")
     if kind == "average" and number.isdigit() and int(number) >= 1:
-        if int(number) > len(steps):
-            raise UserError(f"step {step!r}: {directory} has {len(steps)} checkpoints: {steps}")
-        return steps[-int(number) :]
+        return _last_intact(int(number), folders, check, say)
     if kind or not number.isdigit():
         raise UserError(f"step {step!r}: expected best, last, a step's number or average:N")
     if int(number) not in steps:
         raise UserError(f"step {step}: {directory} has the steps {', '.join(map(str, steps))}")
-    return [int(number)]
+    check(directory / str(int(number)))
+    return [directory / str(int(number))]
 
 
-@contextmanager
-def _readable(checkpoint: Path) -> Iterator[None]:
-    """What goes wrong in reading a checkpoint, as a `UserError` that names it."""
-    try:
-        yield
-    except UserError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).split("\n")[0].split(" [")[0]  # tensorstore appends its settings
-        raise UserError(f"{checkpoint}: damaged or incomplete checkpoint ({reason})") from error
+def _best_first(folders: Sequence[Path]) -> list[Path]:
+    """By validation loss, and after these, latest first, those without."""
+    losses = {folder: loss_of(folder) for folder in folders}
+    # A stable sort: of equals, the latest.
+    return sorted(folders, key=lambda f: (losses[f] is None, losses[f] or 0.0))
 
 
-def _read_meta(checkpoint: Path) -> Meta:
-    with _readable(checkpoint), ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
-        values = reader.restore(checkpoint / "meta")
-    if values.get("format") != FORMAT:
+def _first_intact(folders: Sequence[Path], check: _Check, say: Callable[[str], None]) -> Path:
+    return _intact(1, folders, check, say)[0]
+
+
+def _last_intact(
+    count: int, folders: Sequence[Path], check: _Check, say: Callable[[str], None]
+) -> list[Path]:
+    trained = [folder for folder in folders if folder.name != "0"] or folders
+    if count > len(trained):
+        steps = [int(folder.name) for folder in reversed(trained)]
+        where = folders[0].parent
+        raise UserError(f"step 'average:{count}': {where} has {len(steps)} checkpoints: {steps}")
+    return _intact(count, trained, check, say)[::-1]
+
+
+def _intact(
+    count: int, folders: Sequence[Path], check: _Check, say: Callable[[str], None]
+) -> list[Path]:
+    """The first ``count`` of ``folders`` that pass; names each that does not."""
+    found, damaged = [], []
+    for folder in folders:
+        try:
+            check(folder)
+            found.append(folder)
+        except DamagedCheckpoint as error:
+            damaged.append(error)
+        if len(found) == count:
+            break
+    else:
+        reasons = "; ".join(f"{e.checkpoint.name}: {e.reason}" for e in damaged)
+        where = folders[0].parent
         raise UserError(
-            f"{checkpoint}: checkpoint format {values.get('format')}, expected {FORMAT}"
+            f"{where}: {len(found)} intact checkpoints, expected {count} (damaged: {reasons})"
         )
-    return Meta(**values)
+    for error in damaged:
+        say(f"{error}; taking step {found[-1].name} instead")
+    return found
+
+
+def restore_state(checkpoint: Path, like: TrainState) -> TrainState:
+    """The training state in a checkpoint's folder, on any devices.
+
+    Args:
+        like: the state's shapes, as from ``jax.eval_shape(init_state, ...)``. A leaf with a
+            sharding is restored to it, whatever devices it was saved from; one without to
+            the first device.
+
+    Raises:
+        DamagedCheckpoint: it cannot be read.
+        UserError: ``like`` has other parameters; lists each path with both shapes.
+    """
+    item = checkpoint / "state"
+    with readable(checkpoint), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
+        saved = _saved_tree(item)
+        require_same_shapes(saved["params"], like.params, checkpoint)
+        require_same_shapes(saved, like, checkpoint)
+        return reader.restore(item, args=ocp.args.StandardRestore(_placed(like)))
 
 
 def _read_params(checkpoint: Path) -> Any:
-    with _readable(checkpoint), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    with readable(checkpoint), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         item = checkpoint / "state"
-        like = _on_device({"params": _saved_tree(item)["params"]})
+        like = _placed({"params": _saved_tree(item)["params"]})
         restore_args = ocp.checkpoint_utils.construct_restore_args(like)
         args = ocp.args.PyTreeRestore(like, restore_args=restore_args, partial_restore=True)
         return reader.restore(item, args=args)["params"]
@@ -286,10 +253,16 @@ def _saved_tree(item: Path) -> Any:
     return handler.metadata(item).tree
 
 
-def _on_device(tree: Any) -> Any:
-    """Shapes and types of ``tree`` with the first device as their place."""
-    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
+def _placed(tree: Any) -> Any:
+    """Shapes, types and places of ``tree``: the first device where a leaf names none."""
+    first = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+    def placed(x: Any) -> jax.ShapeDtypeStruct:
+        place = getattr(x, "sharding", None)  # orbax's own kind, in what it says of saved trees
+        place = place if isinstance(place, jax.sharding.Sharding) else first
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
+
+    return jax.tree.map(placed, tree)
 
 
 def require_same_shapes(saved: Any, expected: Any, checkpoint: Path) -> None:
@@ -314,7 +287,3 @@ def _shapes(tree: Any) -> Mapping[str, tuple[int, ...]]:
 
 def _shown(shapes: Mapping[str, tuple[int, ...]], path: str) -> str:
     return str(shapes[path]) if path in shapes else "missing"
-
-
-def _loss(metrics: Mapping[str, float]) -> float:
-    return metrics["loss"]

@@ -4,8 +4,8 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,33 +32,110 @@ class MetricsLog:
     """Appends metrics to ``metrics.jsonl`` and to TensorBoard files under ``tensorboard/``.
 
     What the files hold beyond ``step`` is cut, so that a resumed run logs no step twice.
+    On a full disk nothing is raised: lines of ``metrics.jsonl`` wait until there is place
+    again, TensorBoard's are lost.
+
+    Args:
+        workdir: of the run.
+        step: after which it goes on.
+        say: is told when the files cannot be written.
     """
 
-    def __init__(self, workdir: Path, step: int) -> None:
+    def __init__(self, workdir: Path, step: int, say: Callable[[str], None] = print) -> None:
         kept = [json.dumps(line) + "\n" for line in read_metrics(workdir) if line["step"] <= step]
         path = workdir / METRICS_FILE
         rewritten = path.with_suffix(".tmp")
         rewritten.write_text("".join(kept), encoding="utf-8")
         os.replace(rewritten, path)
-        self._file = path.open("a", encoding="utf-8")
-        # Not at the top: it loads protobuf, which the first step need not wait for.
-        from tensorboardX import SummaryWriter
-
-        self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
+        # Without a buffer, so that it is known what is on disk and what is not.
+        self._file = path.open("ab", buffering=0)
+        self._unwritten = b""
+        self._board = _Board(workdir / "tensorboard", step + 1)
+        self._workdir, self._say, self._failing = workdir, say, False
 
     def __enter__(self) -> "MetricsLog":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._board.close()
+        self._try(self._flush)
+        self._try(self._file.close)
+        self._try(self._board.close)
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Logs ``values`` of one split after ``step``."""
-        self._file.write(json.dumps({"step": step, "split": split, **values}) + "\n")
-        self._file.flush()
-        for name, value in values.items():
-            self._board.add_scalar(f"{split}/{name}", value, step)
+        line = json.dumps({"step": step, "split": split, **values}) + "\n"
+        self._unwritten += line.encode()
+        written = self._try(self._flush)
+        scalars = {f"{split}/{name}": value for name, value in values.items()}
+        if self._try(self._board.write, step, scalars) and written:
+            self._failing = False
+
+    def _try(self, write: Callable[..., None], *arguments: Any) -> bool:
+        """Whether it succeeded; the first of several failures is told."""
+        try:
+            write(*arguments)
+        except OSError as error:
+            if not self._failing:
+                self._say(f"warning: cannot write metrics in {self._workdir}: {error.strerror}")
+            self._failing = True
+            return False
+        return True
+
+    def _flush(self) -> None:
+        while self._unwritten:
+            self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
+
+
+class _Board:
+    """TensorBoard event files, written by the caller's thread.
+
+    (`tensorboardX.SummaryWriter` has a thread of its own, which a full disk ends with a
+    traceback; after ten more events the program then waits for ever.)
+    """
+
+    _FLUSH_SECONDS = 120
+
+    def __init__(self, directory: Path, purge_step: int) -> None:
+        self._directory, self._purge_step = directory, purge_step
+        self._events: Any = None
+        self._flushed = 0.0
+
+    def write(self, step: int, scalars: Mapping[str, float]) -> None:
+        """Raises OSError, after which the next call begins a new file."""
+        # Not at the top: it loads protobuf, which the first step need not wait for.
+        from tensorboardX.proto import event_pb2
+        from tensorboardX.summary import scalar
+
+        proto: Any = event_pb2  # its classes are made when it is loaded
+        try:
+            events = self._events = self._events or self._opened(proto)
+            for name, value in scalars.items():
+                event = proto.Event(step=step, wall_time=time.time(), summary=scalar(name, value))
+                events.write_event(event)
+            if time.monotonic() - self._flushed > self._FLUSH_SECONDS:
+                events.flush()
+                self._flushed = time.monotonic()
+        except OSError:
+            with suppress(OSError):
+                self.close()
+            raise
+
+    def _opened(self, proto: Any) -> Any:
+        from tensorboardX.event_file_writer import EventsWriter
+
+        self._directory.mkdir(parents=True, exist_ok=True)
+        # Else named by the second: a file may be there, of which a full disk took the end.
+        events = EventsWriter(str(self._directory / "events"), f".{time.monotonic_ns()}")
+        # What other files hold from this step on is not shown.
+        start = proto.SessionLog(status=proto.SessionLog.START)
+        events.write_event(proto.Event(step=self._purge_step, session_log=start))
+        return events
+
+    def close(self) -> None:
+        """Raises OSError."""
+        if self._events is not None:
+            events, self._events = self._events, None
+            events.close()
 
 
 class ConsoleReport:

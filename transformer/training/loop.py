@@ -24,12 +24,14 @@ from transformer.data.windows import SpanSplit
 from transformer.errors import UserError
 from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
-from transformer.training.checkpoint import Checkpoints, Meta, last_meta, require_same_shapes
+from transformer.training.checkpoint import last_intact, require_same_shapes, restore_state
 from transformer.training.evaluation import make_evaluator
 from transformer.training.fill import with_data, with_steps
 from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
+from transformer.training.meta import Meta
 from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.resume import require_same_run
+from transformer.training.saving import Checkpoints, set_aside
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.start import adapted, load_start, with_model
 from transformer.training.state import TrainState, init_state
@@ -68,15 +70,17 @@ class TrainResult:
 
 
 def train(config: Config, workdir: str | Path, console: Console | None = None) -> TrainResult:
-    """Trains a model, or goes on from the last checkpoint in ``workdir``.
+    """Trains a model, or goes on from the last checkpoint in ``workdir`` that is not damaged.
 
     A run that was stopped, at whatever moment, and called again ends in the same
-    parameters, bit for bit on CPU, as one that was not. ``train.steps`` may grow.
+    parameters, bit for bit on CPU, as one that was not. ``train.steps`` may grow. A
+    checkpoint that cannot be saved, as on a full disk, is reported and training goes on.
 
     Raises:
         UserError: a setting or the data is not what the run in ``workdir`` began with, or
             cannot be used.
         NonFiniteLoss: names the step, the examples of its batch and the last checkpoint.
+        SaveFailed: the first or the last checkpoint could not be saved.
     """
     keep_freed_memory()
     workdir, console = Path(workdir), console or Console()
@@ -85,7 +89,7 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    saved = last_meta(workdir / "checkpoints")
+    saved = last_intact(workdir / "checkpoints", lambda text: say(f"warning: {text}"))
     tokenizer = start = None
     if saved is not None:
         for note in require_same_run(from_dict(saved.config), config, workdir):
@@ -106,7 +110,10 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
     if start is not None:
         run.start_from(start.params)
     # Not before: it makes a directory, and a thread that outlives an early error.
-    with Checkpoints(workdir / "checkpoints", config.train.keep) as checkpoints:
+    if saved is not None:
+        set_aside(workdir / "checkpoints", after=saved.step)
+    kept = config.train.keep, config.train.keep_best, config.train.keep_every
+    with Checkpoints(workdir / "checkpoints", *kept, say=say) as checkpoints:
         return run(saved, checkpoints)
 
 
@@ -177,17 +184,20 @@ class _Run:
         if saved is not None:
             start, self.interval = saved.step, dict(saved.interval or {})
         with (
-            MetricsLog(self.workdir, start) as self.log,
             ConsoleReport(self.console, start, settings.steps, self.unit) as self.report,
+            MetricsLog(self.workdir, start, self.report.line) as self.log,
             StopRequest() as stop,
         ):
             self._introduce(state, start)
             self.logged_at = self.report.clock() - self.interval.pop("seconds", 0.0)
             step, validation = start, saved and saved.validation
-            if start and validation is None and self._due(start):
+            if saved is None:
+                # So that a crash at any moment finds one, and the untrained model can be tested.
+                self._save(0, state, None)
+            elif start and validation is None and self._due(start):
                 validation = self._evaluate(start, state, stop)
                 if validation is not None:
-                    self._save(start, state, validation, replace=True)
+                    self.checkpoints.add_validation(start, validation)
             end = settings.steps if stop.signal is None else start
             for index, batch in prefetch(self.batches, start, end):
                 step = index + 1
@@ -204,7 +214,7 @@ class _Run:
                     # Asked only here: a signal that comes between two saves waits for one.
                     if stop.signal is not None:
                         break
-            self.checkpoints.wait()
+            self.checkpoints.require_saved(step)
         if stop.signal is not None:
             name = signal.Signals(stop.signal).name
             self.report.line(
@@ -243,7 +253,7 @@ class _Run:
                 f"data.train: its tokens differ from those the run in {self.workdir} began with "
                 f"(fingerprint {self.fingerprint}, expected {saved.fingerprint})"
             )
-        return self.checkpoints.restore(saved.step, self._shapes())
+        return restore_state(self.checkpoints.path(saved.step), self._shapes())
 
     def _compiling(self, batch: Batch) -> AbstractContextManager[None]:
         """Keeps compiling, once a shape, out of the speed and the time left."""
@@ -295,6 +305,7 @@ class _Run:
             values["next_sentence_nll"] = values["loss"] - values["nll"]
         self.log.write(step, "train", values)
         self.report.logged(step)
+        self.checkpoints.poll()
 
     def _evaluate(self, step: int, state: TrainState, stop: StopRequest) -> dict[str, float] | None:
         if self.evaluate is None:
@@ -309,13 +320,7 @@ class _Run:
         self.report.line(f"validation after step {step}: {shown}")
         return values
 
-    def _save(
-        self,
-        step: int,
-        state: TrainState,
-        validation: dict[str, float] | None,
-        replace: bool = False,
-    ) -> None:
+    def _save(self, step: int, state: TrainState, validation: dict[str, float] | None) -> None:
         meta = Meta(
             step,
             to_dict(self.config),
@@ -325,4 +330,4 @@ class _Run:
             {**self.interval, "seconds": self.report.clock() - self.logged_at},
         )
         with self.report.paused("saving"):
-            self.checkpoints.save(state, meta, replace)
+            self.checkpoints.save(state, meta)

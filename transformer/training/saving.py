@@ -1,0 +1,265 @@
+"""Saving checkpoints while training goes on, and deleting those that are not kept.
+
+Orbax copies the arrays, then writes them from threads of its own under a temporary
+name; checksums are added, and last of all the folder is renamed to its step's number.
+Older checkpoints are deleted after that, never before. So whenever a process or a
+machine stops, or the disk is full, the checkpoints that were there are there.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import PreservationPolicy
+
+from transformer.errors import UserError
+from transformer.training.checkpoint import steps_in
+from transformer.training.integrity import write_checksums
+from transformer.training.meta import Meta, loss_of, write_validation
+from transformer.training.orbax_noise import silence_orbax
+from transformer.training.state import TrainState
+
+_TEMPORARY = ".orbax-checkpoint-tmp"
+_ASIDE = ".damaged"
+
+
+class SaveFailed(UserError):
+    """A checkpoint that is not on disk, and why: most often the disk is full."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, directory: Path, error: Exception) -> None:
+        super().__init__(f"cannot save {what} in {directory}: {_reason(error)}")
+
+
+class Checkpoints:
+    """Where one run saves its checkpoints.
+
+    Saving happens in the background: `save` returns when the arrays are copied. Close it
+    (it is a context manager) to have the last one on disk. Between two steps call `poll`,
+    that a save that failed is not noticed only at the next.
+
+    Args:
+        directory: it is made; what an earlier process left unfinished in it is deleted.
+        keep: this many latest ones are kept,
+        keep_best: and this many with the lowest validation loss,
+        keep_every: and all whose step is a multiple of this.
+        say: is told of a save that failed, but the one of step 0 (nothing is lost by stopping
+            then); without it, that is an error.
+
+    Raises:
+        UserError: the directory cannot be made.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        keep: int,
+        keep_best: int = 1,
+        keep_every: int | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.directory = Path(directory).absolute()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make {self.directory}: {error.strerror}") from error
+        silence_orbax()
+        self._say = say
+        self._saving: int | None = None
+        self._unsaved: SaveFailed | None = None
+        self._leftover: Path | None = None
+        losses = {step: loss_of(self.path(step)) for step in steps_in(self.directory)}
+        self._policy = _Policy(losses, keep, keep_best, keep_every)
+        self._manager = ocp.CheckpointManager(
+            self.directory,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=self._policy,
+                cleanup_tmp_directories=True,
+                # Reads nothing of the checkpoints, which may be damaged.
+                lightweight_initialize=True,
+                async_options=ocp.AsyncOptions(
+                    # Made in the background, a directory that cannot be made is found out late.
+                    create_directories_asynchronously=False,
+                    # Before the folder gets its name, not after, whatever the option's.
+                    post_finalization_callback=self._seal,
+                ),
+            ),
+        )
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.wait()
+        except SaveFailed:
+            if kind is None:
+                raise
+        finally:
+            self._manager.close()
+            self._free()
+
+    @property
+    def last(self) -> int | None:
+        """The latest step saved, or being saved."""
+        return self._manager.latest_step()
+
+    def path(self, step: int) -> Path:
+        """The folder of one checkpoint."""
+        return self.directory / str(step)
+
+    def save(self, state: TrainState, meta: Meta) -> None:
+        """Saves ``state`` as step ``meta.step``, which must be later than all others.
+
+        Raises:
+            UserError: it is not later.
+            SaveFailed: see `wait`; of the save before, too.
+        """
+        self.wait()
+        if self.last is not None and meta.step <= self.last:
+            raise UserError(
+                f"cannot save step {meta.step} in {self.directory}: step {self.last} is there"
+            )
+        self._free()
+        self._saving = meta.step
+        self._policy.losses[meta.step] = (meta.validation or {}).get("loss")
+        items = ocp.args.Composite(
+            state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(asdict(meta))
+        )
+        try:
+            self._manager.save(meta.step, args=items)
+        except OSError as error:
+            self._failed(error)
+
+    def poll(self) -> None:
+        """`wait`, where that takes no time."""
+        if not self._manager.is_saving_in_progress():
+            self.wait()
+
+    def require_saved(self, step: int) -> None:
+        """`wait` for the last save, after which none makes good for one that failed.
+
+        Raises:
+            SaveFailed: ``step`` is not on disk.
+        """
+        self._say = None
+        self.wait()
+        if self.last != step and self._unsaved is not None:
+            raise self._unsaved
+
+    def wait(self) -> None:
+        """Returns when the last save is complete on disk.
+
+        Raises:
+            SaveFailed: it is not, and there is no ``say`` to be told so.
+        """
+        if self._saving is None:
+            return
+        try:
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+        except Exception as error:  # Orbax's threads raise what tensorstore does: any kind.
+            self._failed(error)
+        else:
+            self._saving = self._unsaved = None
+
+    def add_validation(self, step: int, metrics: dict[str, float]) -> None:
+        """Metrics of an evaluation that was still owed when ``step`` was saved.
+
+        Raises:
+            SaveFailed: they cannot be written, and there is no ``say`` to be told so.
+        """
+        self._policy.losses[step] = metrics.get("loss")
+        try:
+            write_validation(self.path(step), metrics)
+        except OSError as error:
+            failed = SaveFailed(f"the metrics of step {step}", self.directory, error)
+            if self._say is None:
+                raise failed from error
+            self._say(f"warning: {failed}")
+
+    def _seal(self) -> None:
+        """Called by Orbax when all files of a checkpoint are written, before the renaming."""
+        write_checksums(self.directory / f"{self._saving}{_TEMPORARY}")
+
+    def _free(self) -> None:
+        """Deletes what a failed save has left: its place may be what the next one lacks."""
+        if self._leftover is not None:
+            # Other threads may still write to it, so once more before the next save.
+            shutil.rmtree(self._leftover, ignore_errors=True)
+
+    def _failed(self, error: Exception) -> None:
+        step, self._saving = self._saving, None
+        self._leftover = self.directory / f"{step}{_TEMPORARY}"
+        self._free()
+        self._unsaved = SaveFailed(f"step {step}", self.directory, error)
+        if step == 0 or self._say is None:
+            raise self._unsaved from error
+        self._say(f"warning: {self._unsaved}; training goes on, and the next save tries again")
+
+
+class _Policy(PreservationPolicy):
+    """`kept`, as Orbax asks for it."""
+
+    def __init__(
+        self, losses: dict[int, float | None], keep: int, best: int, every: int | None
+    ) -> None:
+        self.losses = losses
+        self._rule = keep, best, every
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        steps = [info.step for info in checkpoints]
+        chosen = kept({step: self.losses.get(step) for step in steps}, *self._rule)
+        return [step in chosen for step in steps]
+
+
+def kept(losses: Mapping[int, float | None], keep: int, best: int, every: int | None) -> set[int]:
+    """The steps to keep: the last ones, the best ones and multiples, 0 among these.
+
+    Args:
+        losses: validation loss of each step there is; None where it was not evaluated.
+        keep: how many of the latest.
+        best: how many of those with the lowest loss; of equals, the latest.
+        every: all multiples of this; None: none.
+    """
+    evaluated = [step for step in losses if losses[step] is not None]
+    ranked = sorted(evaluated, key=lambda step: (losses[step], -step))
+    multiples = [step for step in losses if every is not None and step % every == 0]
+    return {*sorted(losses)[-keep:], *ranked[:best], *multiples}
+
+
+def set_aside(directory: Path, after: int) -> None:
+    """Renames the checkpoints later than ``after``, which are damaged, out of the way.
+
+    They get the name STEP.damaged, for a person to look at or to delete.
+
+    Raises:
+        UserError: it cannot be done.
+    """
+    for step in steps_in(directory):
+        if step > after:
+            path = directory / str(step)
+            aside = path.with_name(path.name + _ASIDE)
+            try:
+                if aside.exists():
+                    shutil.rmtree(aside)
+                path.rename(aside)
+            except OSError as error:
+                raise UserError(f"cannot rename {path}: {error.strerror}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why a file could not be written, as the operating system says it."""
+    # tensorstore's errors carry the number in their text only.
+    number = re.search(r"os_error_code='(\d+)'", str(error))
+    if number:
+        return os.strerror(int(number[1]))
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).split("\n")[0] or type(error).__name__
