@@ -84,6 +84,39 @@ def test_names_of_control_tokens_in_a_text_are_text(tokenizer):
     assert tokenizer.decode_source(ids) == text
 
 
+def test_a_hidden_tokens_mark_in_a_text_is_text():
+    """Also where special ids given by hand forget it."""
+    model = byte_level()
+    model.add_special_tokens(["<mask>"])
+    tokenizer = PretrainedTokenizer(model.to_str(), SpecialIds(0, 1, 2, ()))
+    assert tokenizer.pieces([tokenizer.mask]) == ["<mask>"]
+    assert tokenizer.mask not in tokenizer.encode_source("a <mask> b")
+    assert PretrainedTokenizer(byte_level().to_str(), SpecialIds(0, 1, 2, ())).mask == -1
+    named = PretrainedTokenizer(
+        model.to_str(), SpecialIds(0, 1, 2, ()), {"mask_token": {"content": "<extra_id_0>"}}
+    )
+    assert named.mask == 4 and 4 not in named.encode_source("<extra_id_0>")
+
+
+def test_berts_begin_and_end_are_its_cls_and_sep():
+    ids = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "<s>": 5}
+    found = find_special({"pad_token_id": 0}, {"sep_token": "[SEP]"}, ids.get, 6)
+    assert found == SpecialIds(pad=0, begin=5, end=3, never=(0, 1, 4, 5)), "<s> is usual"
+    named = {"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}}
+    found = find_special({}, named, (ids | {"</s>": 6}).get, 7)
+    assert found == SpecialIds(0, 2, 3, (0, 1, 2, 4)), "what is said goes first"
+    del ids["<s>"]
+    assert find_special({}, {}, ids.get, 6) == SpecialIds(0, 2, 3, (0, 1, 2, 4))
+
+
+def test_how_many_separators_a_pair_has():
+    """RoBERTa's has two."""
+    model = byte_level()
+    model.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 1))
+    assert PretrainedTokenizer(model.to_str(), SpecialIds(0, 1, 2, ())).separators == 2
+    assert PretrainedTokenizer(byte_level().to_str(), SpecialIds(0, 1, 2, ())).separators == 1
+
+
 def test_other_added_tokens_are_recognised(tokenizer):
     ids = tokenizer.encode_source("a <extra_id_0> b")
     assert ids.count(4) == 1 and tokenizer.pieces([4, 0]) == ["<extra_id_0>", "<pad>"]

@@ -98,6 +98,7 @@ def test_a_wordpiece_vocabulary_is_written_whole(tmp_path):
         "strip_accents": None,
         "tokenize_chinese_chars": True,
         "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
         "cls_token": "[CLS]",
         "sep_token": "[SEP]",
         "mask_token": "[MASK]",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer.data.tokenizer import Encoded, SpecialIds, Tokenizer
-from transformer.data.wordpiece import read_vocabulary, wordpiece_json
+from transformer.data.wordpiece import control_names, read_vocabulary, wordpiece_json
 from transformer.errors import UserError
 
 CONFIG_FILE = "tokenizer_config.json"
@@ -76,6 +76,7 @@ class PretrainedTokenizer(Tokenizer):
         text, config = read_text(path), tokenizer_config(path.parent)
         try:
             if path.suffix == ".txt":
+                config = control_names(config) | config
                 text = wordpiece_json(read_vocabulary(text), config)
             model = _parse(text)
             settings = {**(settings or {}), **_generation_ends(path.parent)}
@@ -186,16 +187,24 @@ def find_special(
         known = known if isinstance(known, list) else [known]
         return [i for i in known if isinstance(i, int) and 0 <= i < size]
 
-    def look_up(name: str) -> int:
-        return next(iter(given(name)), _named(name, config, id_of))
+    def by_id(role: str) -> int:
+        return next(iter(given(role)), -1)
 
-    def first(*names: str) -> int:
-        return next((i for i in map(look_up, names) if i >= 0), -1)
+    def by_name(role: str) -> int:
+        return _named(role, config, id_of) if config.get(role) is not None else -1
 
-    end, mask = first("eos_token", "sep_token"), look_up("mask_token")
+    def by_usual_name(role: str) -> int:
+        return _named(role, {}, id_of) if config.get(role) is None else -1
+
+    def look_up(*roles: str) -> int:
+        """What is said of any of them goes before what another is usually called."""
+        found = (look(role) for look in (by_id, by_name, by_usual_name) for role in roles)
+        return next((i for i in found if i >= 0), -1)
+
+    end, mask = look_up("eos_token", "sep_token"), look_up("mask_token")
     begin, pad, unknown = map(look_up, ("decoder_start_token", "pad_token", "unk_token"))
     if begin < 0:
-        begin = pad if settings.get("is_encoder_decoder") else first("bos_token", "cls_token")
+        begin = pad if settings.get("is_encoder_decoder") else look_up("bos_token", "cls_token")
     if begin < 0:
         begin = end
     ends = given("eos_token")
