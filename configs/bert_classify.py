@@ -1,11 +1,22 @@
 """Fine-tuning as BERT's on sentences and pairs (Devlin et al. 2019, sections 4.1 and A.3).
 
-python train.py --config configs/bert_classify.py --workdir runs/sst2 --train.init-from runs/minilm\
-    --data.dataset glue:sst2 --data.train train.tsv --data.validation dev.tsv
+The published recipe: batches of 32, 3 epochs, Adam with decay 0.01 except on biases and norms, a
+learning rate that rises for a tenth of the steps and then falls to 0, dropout as of the model that
+training starts from. First the model: transformer import --from FOLDER --workdir runs/bert, of a
+published one. Then a task of GLUE in its published files, or TSV, CSV and JSONL files of your own:
 
-The published recipe: batches of 32, 3 epochs, Adam with decay 0.01 (not of biases and norms), a
-learning rate that rises for a tenth of the steps and then falls to 0, dropout of the model that
-training starts from.
+python train.py --config configs/bert_classify.py --workdir runs/cola --data.dataset glue:cola \
+    --data.train in_domain_train.tsv --data.validation in_domain_dev.tsv out_of_domain_dev.tsv
+python train.py --config configs/bert_classify.py --workdir runs/own --data.train mine.csv \
+    --data.validation held_out.csv --data.columns text=question text2=answer label=verdict
+transformer evaluate --checkpoint runs/cola --split validation
+transformer evaluate --checkpoint runs/cola --data.test test.tsv --predictions labels.txt
+echo 'The book was read by she.' | transformer classify --checkpoint runs/cola
+
+Through TFDS: --data.dataset tfds:glue/cola --data.train. Numbers instead of classes, as in STS-B:
+--data.objective regression --data.dataset glue:stsb. Labels of words: --data.objective
+token_labels. The published comparison, a logistic regression on frozen vectors: transformer probe
+--checkpoint runs/bert --data.dataset glue:cola --data.train ... --data.validation ...
 """
 
 from transformer.config import Config, DataConfig, OptimizerConfig, TrainConfig
