@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "data": {"config"},
     "modules": {"config", "functional"},
     "models": {"config", "functional", "modules"},
+    "parallel": {"config", "functional", "models", "modules"},
     "decoding": {"config", "data", "functional", "models", "modules"},
     "training": {
         "config",
@@ -36,11 +37,12 @@ MAY_IMPORT = {
         "host_memory",
         "models",
         "modules",
+        "parallel",
     },
     "interop": {"config", "data", "functional", "models", "modules", "training"},
     "analysis": {"config", "data", "decoding", "functional", "models", "modules", "training"},
 }
-MAY_IMPORT["commands"] = MAY_IMPORT["analysis"] | {"analysis", "interop"}
+MAY_IMPORT["commands"] = MAY_IMPORT["analysis"] | {"analysis", "interop", "parallel"}
 MAY_IMPORT["cli"] = MAY_IMPORT["commands"] | {"commands", "host_memory"}
 
 # Sources whose tests are elsewhere: they have no behaviour of their own to test apart.
@@ -52,6 +54,7 @@ TESTED_IN = {
             "decoding",
             "experiment",
             "generation",
+            "mesh",
             "model",
             "require",
             "training",
@@ -63,6 +66,9 @@ TESTED_IN = {
     },
     "commands/embed.py": "decoding/test_embeddings.py",
     "commands/interop.py": "interop/test_transfer.py",
+    "commands/inspect.py": "test_cli.py",
+    "functional/partition.py": "parallel/test_sharding.py",
+    "modules/parameters.py": "parallel/test_sharding.py",
     **{f"commands/{name}.py": "test_cli_generate.py" for name in ("generate", "prompt", "score")},
     "decoding/prefix.py": "decoding/test_generate.py",
     "decoding/steps.py": "decoding/test_generate.py",

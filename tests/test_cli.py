@@ -13,12 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
 from tests.helpers import png_rows
 from tests.test_config import setting_docs
 from transformer.cli import COMMANDS, main
 from transformer.commands import base
 from transformer.config import Config
+from transformer.training.checkpoint import load_for_inference
 
 ROOT = Path(__file__).parent.parent
 QUICKSTART = str(ROOT / "configs" / "quickstart.py")
@@ -360,6 +362,33 @@ def test_checkpoints_may_be_averaged_or_given_by_folder(run, trained):
                   ["--checkpoint", trained / "checkpoints" / "30"]):  # fmt: skip
         code, out, _ = run("translate", *where, stdin=stdin)
         assert code == 0 and out.count("\n") == 1
+
+
+def test_inspect_lists_parameters_and_their_shares(run, trained):
+    code, out, _ = run("inspect", "--checkpoint", trained, "--mesh.fsdp", 2, "--mesh.tensor", 2)
+    assert code == 0
+    header, *rows, total = out.splitlines()
+    assert header.split() == ["parameter", "shape", "axes", "split", "over", "per", "device"]
+    loaded = load_for_inference(trained)
+    leaves = flatten_dict(loaded.params, sep="/")
+    assert {row.split()[0] for row in rows} == set(leaves)
+    up = next(row for row in rows if row.startswith("decoder/layer_0/feed_forward/up/kernel"))
+    rows_, columns = leaves["decoder/layer_0/feed_forward/up/kernel"].shape
+    assert up.split()[1:] == [
+        str(rows_), "x", str(columns), "embed,", "mlp", "fsdp,", "tensor",
+        f"{rows_ * columns / 1e6:.2f}", "MB",
+    ]  # fmt: skip
+    assert total.startswith(f"{sum(x.size for x in leaves.values()):,} parameters; on each device")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ([], "expected either --config or --checkpoint"),
+    (["--config", "configs/quickstart.py"], "model.vocab_size = None: expected the number of ids"),
+    (["--config", "configs/quickstart.py", "--model.vocab-size", "8", "--mesh.fsdp", "5"],
+     "axis 'embed' of 128, in the shape (8, 128): expected a multiple of mesh.fsdp = 5"),
+])  # fmt: skip
+def test_what_cannot_be_inspected(run, arguments, message):
+    assert_refused(run("inspect", *arguments), message)
 
 
 def test_pictures_are_png_files_with_something_on_them(run, trained, tmp_path):

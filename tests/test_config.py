@@ -17,6 +17,7 @@ from transformer.config import (
     DataConfig,
     DecodeConfig,
     GenerateConfig,
+    MeshConfig,
     ModelConfig,
     OptimizerConfig,
     SamplingConfig,
@@ -186,6 +187,8 @@ def setting_docs() -> dict[tuple[str, str], str]:
             "data.dataset = 'tfds:swag': expected auto or files, because data.objective = "
             "'multiple_choice'",
         ),
+        (MeshConfig, {"data": 0}, "mesh.data = 0: expected -1, or at least 1"),
+        (MeshConfig, {"fsdp": -1}, "mesh.fsdp = -1: expected at least 1"),
         (TrainConfig, {"lm_weight": -0.5}, "train.lm_weight = -0.5: expected 0 or more"),
         (ModelConfig, {"vocab_size": 0}, "model.vocab_size = 0: expected at least 1"),
         (ModelConfig, {"dropout": 1.0}, "model.dropout = 1.0: expected a rate in [0, 1)"),
@@ -450,6 +453,7 @@ HOMES = {
     "optimizer": ("training/optimizer.py",),
     "train": ("training/",),
     "decode": ("decoding/",),
+    "mesh": ("parallel/",),
 }
 SHORT_NAMES = {"config", "c", "settings"}
 # These three are read by the name of a split.

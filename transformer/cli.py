@@ -22,6 +22,7 @@ from transformer.commands.classify import Classify
 from transformer.commands.embed import Embed
 from transformer.commands.evaluate import Evaluate
 from transformer.commands.generate import Generate
+from transformer.commands.inspect import Inspect
 from transformer.commands.interop import Export, Import
 from transformer.commands.pictures import AttentionMap, PlotLoss
 from transformer.commands.probe import ProbeTexts
@@ -46,6 +47,7 @@ COMMANDS: dict[str, type[Command]] = {
     "prompt": Prompt,
     "attention-map": AttentionMap,
     "plot-loss": PlotLoss,
+    "inspect": Inspect,
     "import": Import,
     "export": Export,
 }

@@ -8,6 +8,7 @@ from transformer.config.data import DataConfig
 from transformer.config.decoding import DecodeConfig
 from transformer.config.experiment import Config, from_dict, head_of, load, to_dict
 from transformer.config.generation import GenerateConfig, SamplingConfig
+from transformer.config.mesh import MeshConfig
 from transformer.config.model import Head, ModelConfig
 from transformer.config.training import OptimizerConfig, TrainConfig
 
@@ -17,6 +18,7 @@ __all__ = [
     "DecodeConfig",
     "GenerateConfig",
     "Head",
+    "MeshConfig",
     "ModelConfig",
     "OptimizerConfig",
     "SamplingConfig",

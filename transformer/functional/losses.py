@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from transformer.functional.partition import batch_shards, constrain
+
 # Rows of logits alive at a time: [512, 32,000] float32 is 64 MB. Of a small vocabulary more rows,
 # up to so many logits (4 MB): a batch of characters is then one piece without padding.
 _ROWS = 512
@@ -87,15 +89,28 @@ def _token_losses(logits, log_sum, targets, label_smoothing):
     return (1 - label_smoothing) * nll + label_smoothing * uniform, nll
 
 
-def _chunks(array, rows):
-    missing = -len(array) % rows
-    padded = jnp.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
-    return padded.reshape(-1, rows, *array.shape[1:])
+def _chunks(array, rows, parts):
+    """``[M, ...]`` to ``[chunks, parts * rows, ...]``: each with rows of all the devices, among
+    which the M rows lie in equal parts, so that all are at work."""
+    split = array.reshape(parts, -1, *array.shape[1:])
+    missing = -split.shape[1] % rows
+    split = jnp.pad(split, [(0, 0), (0, missing)] + [(0, 0)] * (array.ndim - 1))
+    split = split.reshape(parts, -1, rows, *array.shape[1:]).swapaxes(0, 1)
+    chunks = split.reshape(-1, parts * rows, *array.shape[1:])
+    return constrain(chunks, None, "batch", *[None] * (array.ndim - 1))
+
+
+def _joined(chunks, count, parts):
+    """The inverse of `_chunks`, of ``count`` rows."""
+    split = chunks.reshape(len(chunks), parts, -1, *chunks.shape[2:]).swapaxes(0, 1)
+    split = split.reshape(parts, -1, *chunks.shape[2:])[:, : count // parts]
+    return split.reshape(count, *chunks.shape[2:])
 
 
 def _chunked(hidden, targets, weights, vocabulary):
-    rows = min(max(_ROWS, _LOGITS // vocabulary), len(hidden))
-    return tuple(_chunks(array, rows) for array in (hidden, targets, weights))
+    parts = batch_shards()
+    rows = min(max(_ROWS, _LOGITS // vocabulary), len(hidden) // parts)
+    return tuple(_chunks(array, rows, parts) for array in (hidden, targets, weights))
 
 
 def _project(rows, embedding):
@@ -149,7 +164,7 @@ def _sums_forward(hidden, embedding, targets, weights, label_smoothing):
     start = (zero, zero, jnp.zeros(embedding.shape, jnp.float32))
     chunks = _chunked(hidden, targets, weights, vocabulary)
     (loss, nll, d_table), d_rows = jax.lax.scan(add, start, chunks)
-    d_hidden = d_rows.reshape(-1, hidden.shape[1])[: len(hidden)]
+    d_hidden = _joined(d_rows, len(hidden), batch_shards())
     return (loss, nll), (d_hidden, d_table.astype(embedding.dtype))
 
 

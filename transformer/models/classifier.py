@@ -34,7 +34,7 @@ class Classifier(Decoder):
             raise UserError("model.num_classes = None: expected the number of classes")
         self.classifier_dropout = Dropout(self.config.dropout)
         self.classifier = Linear(
-            self.config.num_classes, kernel_init=nn.initializers.normal(_STDDEV)
+            self.config.num_classes, ("embed", None), kernel_init=nn.initializers.normal(_STDDEV)
         )
 
     def __call__(self, inputs, segments=None, positions=None, *, train: bool = False):

@@ -36,18 +36,18 @@ class Encoder(nn.Module):
         self.encoder = Stack(c)
         init = embedding_init(c)
         if self._pools:
-            self.pooler = Linear(c.model_dim, kernel_init=init)
+            self.pooler = Linear(c.model_dim, ("embed", None), kernel_init=init)
         if c.head == "language_model":
-            self.transform = Linear(c.model_dim, kernel_init=init)
+            self.transform = Linear(c.model_dim, ("embed", None), kernel_init=init)
             self.transform_norm = Norm(c)
             if c.next_sentence:
-                self.next_sentence = Linear(2, kernel_init=init)
+                self.next_sentence = Linear(2, ("embed", None), kernel_init=init)
         elif c.head != "none":
             outputs = _OUTPUTS.get(c.head, c.num_classes)
             if outputs is None:
                 raise UserError("model.num_classes = None: expected the number of classes")
             self.classifier_dropout = Dropout(c.dropout)
-            self.classifier = Linear(outputs, kernel_init=init)
+            self.classifier = Linear(outputs, ("embed", None), kernel_init=init)
 
     @property
     def _pools(self) -> bool:

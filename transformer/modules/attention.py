@@ -7,6 +7,7 @@ from flax import linen as nn
 
 from transformer.config import ModelConfig
 from transformer.functional import attend, rotary
+from transformer.functional.partition import constrain
 from transformer.modules.initializers import Role, kernel_init
 from transformer.modules.linear import Linear
 
@@ -57,19 +58,21 @@ class Attention(nn.Module):
     def setup(self):
         c = self.config
 
-        def linear(features: int, role: Role) -> Linear:
-            return Linear(features, c.attention_bias, kernel_init(c, role))
+        def linear(features: int, role: Role, reads: str, writes: str) -> Linear:
+            return Linear(features, (reads, writes), c.attention_bias, kernel_init(c, role))
 
-        self.query = linear(c.num_heads * c.head_dim, "query")
-        self.key = linear(c.kv_heads * c.head_dim, "key")
-        self.value = linear(c.kv_heads * c.head_dim, "value")
-        self.out = linear(c.model_dim, "out")
+        self.query = linear(c.num_heads * c.head_dim, "query", "embed", "heads")
+        self.key = linear(c.kv_heads * c.head_dim, "key", "embed", "kv_heads")
+        self.value = linear(c.kv_heads * c.head_dim, "value", "embed", "kv_heads")
+        self.out = linear(c.model_dim, "out", "heads", "embed")
 
     def keys_values(self, x, positions: Any = None) -> KeysValues:
         """Projects ``[B, S, D]`` to keys and values; rotary where `positions` are given."""
         c = self.config
         shape = (*x.shape[:2], c.kv_heads, c.head_dim)
         key, value = self.key(x).reshape(shape), self.value(x).reshape(shape)
+        key = constrain(key, "batch", "length", "kv_heads", None)
+        value = constrain(value, "batch", "length", "kv_heads", None)
         if positions is not None:
             key = rotary(key, positions, c.rotary_theta)
         return KeysValues(key.transpose(0, 2, 3, 1), value.swapaxes(1, 2))
@@ -99,6 +102,7 @@ class Attention(nn.Module):
         """
         c = self.config
         query = self.query(x).reshape(*x.shape[:2], c.num_heads, c.head_dim)
+        query = constrain(query, "batch", "length", "heads", None)
         if positions is not None:
             query = rotary(query, positions, c.rotary_theta)
         rate = c.attention_dropout if train else 0.0
@@ -118,4 +122,5 @@ class Attention(nn.Module):
         if keep_weights:
             output, weights = output
             self.sow("intermediates", "attention_weights", weights)
+        output = constrain(output, "batch", "length", "heads", None)
         return self.out(output.reshape(*x.shape[:2], -1))

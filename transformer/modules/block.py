@@ -8,9 +8,11 @@ from flax import linen as nn
 
 from transformer.config import ModelConfig
 from transformer.functional import Mask, gelu, gelu_tanh, relative_buckets
+from transformer.functional.partition import constrain
 from transformer.modules.attention import Attention, KeysValues
 from transformer.modules.initializers import kernel_init
 from transformer.modules.linear import Dropout, Linear, Norm
+from transformer.modules.parameters import parameter
 
 ACTIVATIONS = {
     "relu": jax.nn.relu,
@@ -35,10 +37,11 @@ class FeedForward(nn.Module):
 
     def setup(self):
         c = self.config
-        self.up = Linear(c.ff_dim, c.ff_bias, kernel_init(c, "up"))
+        wide, narrow = ("embed", "mlp"), ("mlp", "embed")
+        self.up = Linear(c.ff_dim, wide, c.ff_bias, kernel_init(c, "up"))
         if c.activation in ("geglu", "swiglu"):
-            self.gate = Linear(c.ff_dim, c.ff_bias, kernel_init(c, "up"))
-        self.down = Linear(c.model_dim, c.ff_bias, kernel_init(c, "down"))
+            self.gate = Linear(c.ff_dim, wide, c.ff_bias, kernel_init(c, "up"))
+        self.down = Linear(c.model_dim, narrow, c.ff_bias, kernel_init(c, "down"))
         self.dropout = Dropout(c.ff_dropout)
 
     def __call__(self, x, *, train: bool = False):
@@ -47,6 +50,7 @@ class FeedForward(nn.Module):
             hidden = activation(self.gate(x)) * self.up(x)
         else:
             hidden = activation(self.up(x))
+        hidden = constrain(hidden, "batch", "length", "mlp")
         return self.down(self.dropout(hidden, train=train))
 
 
@@ -61,7 +65,7 @@ class RelativeBias(nn.Module):
         """Query and key positions ``[b, T]`` and ``[b, S]`` to ``[b, N, T, S]``."""
         c = self.config
         init = nn.initializers.normal(c.model_dim**-0.5)
-        table = self.param("embedding", init, (_BUCKETS, c.num_heads))
+        table = parameter(self, "embedding", init, (_BUCKETS, c.num_heads), (None, "heads"))
         buckets = relative_buckets(
             positions,
             key_positions,
@@ -152,9 +156,9 @@ class Block(nn.Module):
         return self.cross_attention.keys_values(encoded)
 
     def _residual(self, x, norm, sublayer, train):
-        if self.config.norm_placement == "post":
-            return norm(x + self.dropout(sublayer(x), train=train))
-        return x + self.dropout(sublayer(norm(x)), train=train)
+        post = self.config.norm_placement == "post"
+        x = x + self.dropout(sublayer(x if post else norm(x)), train=train)
+        return constrain(norm(x) if post else x, "batch", "length", "activation")
 
 
 class Stack(nn.Module):

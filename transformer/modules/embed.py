@@ -7,8 +7,10 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.errors import UserError
 from transformer.functional import sinusoids
+from transformer.functional.partition import constrain
 from transformer.modules.initializers import embedding_init
 from transformer.modules.linear import Dropout, Norm
+from transformer.modules.parameters import parameter
 
 
 class Embedding(nn.Module):
@@ -20,20 +22,21 @@ class Embedding(nn.Module):
         c = self.config
         if c.vocab_size is None:
             raise UserError("model.vocab_size = None: expected the size of the vocabulary")
-        table = (c.vocab_size, c.model_dim)
-        self.embedding = self.param("embedding", embedding_init(c), table)
+        table, init = (c.vocab_size, c.model_dim), embedding_init(c)
+        self.embedding = parameter(self, "embedding", init, table, ("vocab", "embed"))
         if c.positions == "learned":
-            shape = (c.max_positions, c.model_dim)
-            self.positions = self.param("positions", embedding_init(c), shape)
+            shape = (c.max_positions or 0, c.model_dim)
+            self.positions = parameter(self, "positions", init, shape, (None, "embed"))
         if c.segment_types:
             shape = (c.segment_types, c.model_dim)
-            self.segments = self.param("segments", embedding_init(c), shape)
+            self.segments = parameter(self, "segments", init, shape, (None, "embed"))
         if c.embedding_norm:
             self.norm = Norm(c)
         if not c.tie_embeddings:
-            self.output = self.param("output", embedding_init(c), table)
+            self.output = parameter(self, "output", init, table, ("vocab", "embed"))
         if c.output_bias:
-            self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
+            zeros = nn.initializers.zeros
+            self.output_bias = parameter(self, "output_bias", zeros, table[:1], ("vocab",))
         self.dropout = Dropout(c.dropout)
 
     def __call__(self, tokens, positions, token_types=None, *, train: bool = False):
@@ -50,18 +53,20 @@ class Embedding(nn.Module):
             train: apply dropout.
         """
         c = self.config
-        x = self.embedding[tokens]
+        # Of vectors that lie in parts XLA would gather parts, and not know how to go on.
+        x = constrain(self.embedding, "vocab", None)[tokens]
         if c.embedding_scaling == "input":
             x *= c.model_dim**0.5
         if c.positions == "sinusoidal":
             x += sinusoids(positions, c.model_dim)
         elif c.positions == "learned":
-            x += self.positions[positions]
+            x += constrain(self.positions, None, None)[positions]
         if c.segment_types:
-            x += self.segments[0 if token_types is None else token_types]
+            x += constrain(self.segments, None, None)[0 if token_types is None else token_types]
         if c.embedding_norm:
             x = self.norm(x)
-        return self.dropout(x.astype(c.dtype), train=train)
+        x = constrain(x.astype(c.dtype), "batch", "length", "activation")
+        return self.dropout(x, train=train)
 
     def scale_output(self, hidden):
         """The last hidden vectors as the logits' matrix expects them."""

@@ -4,22 +4,32 @@ from flax import linen as nn
 
 from transformer.config import ModelConfig
 from transformer.functional import layers
+from transformer.modules.parameters import parameter
 
 
 class Linear(nn.Module):
-    """``x W + b`` on the last axis: ``[..., D]`` to ``[..., features]``."""
+    """``x W + b`` on the last axis: ``[..., D]`` to ``[..., features]``.
+
+    Attributes:
+        features: outputs.
+        axes: what the two axes of W are called.
+        use_bias: add b.
+        kernel_init: of W.
+    """
 
     features: int
+    axes: tuple[str | None, str | None]
     use_bias: bool = True
     kernel_init: nn.initializers.Initializer = nn.initializers.xavier_uniform()
 
     @nn.compact
     def __call__(self, x):
         shape = (x.shape[-1], self.features)
-        kernel = self.param("kernel", self.kernel_init, shape)
+        kernel = parameter(self, "kernel", self.kernel_init, shape, self.axes)
         bias = None
         if self.use_bias:
-            bias = self.param("bias", nn.initializers.zeros, (self.features,))
+            zeros = nn.initializers.zeros
+            bias = parameter(self, "bias", zeros, (self.features,), self.axes[1:])
         return layers.linear(x, kernel, bias)
 
 
@@ -31,10 +41,11 @@ class Norm(nn.Module):
     @nn.compact
     def __call__(self, x):
         c = self.config
-        scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+        width = (x.shape[-1],)
+        scale = parameter(self, "scale", nn.initializers.ones, width, ("norm",))
         if c.norm == "rms":
             return layers.rms_norm(x, scale, c.norm_epsilon)
-        bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
+        bias = parameter(self, "bias", nn.initializers.zeros, width, ("norm",))
         return layers.layer_norm(x, scale, bias, c.norm_epsilon)
 
 

@@ -25,6 +25,7 @@ from transformer.models.classifier import Classifier
 from transformer.models.decoder import Decoder
 from transformer.models.encoder import Encoder
 from transformer.models.seq2seq import Seq2Seq
+from transformer.parallel.sharding import Sharding
 from transformer.training.answers import AnswerEvaluator
 from transformer.training.choices import ChoiceEvaluator
 from transformer.training.classification import ClassEvaluator
@@ -44,9 +45,16 @@ _LABELLED = ClassSplit | TokenSplit | ChoiceSplit | SpanSplit
 
 
 def make_evaluator(
-    config: Config, model: Model, tokenizer: Tokenizer, split: Split
+    config: Config,
+    model: Model,
+    tokenizer: Tokenizer,
+    split: Split,
+    sharding: Sharding | None = None,
 ) -> Callable[[Any], dict[str, float]]:
     """What makes metrics of parameters, on one split.
+
+    On a mesh (`sharding`) each device takes its part of the parameters, of batches so far only
+    where no more than a loss is asked for.
 
     Raises:
         UserError: the split has no labels, which the metrics need.
@@ -70,7 +78,7 @@ def make_evaluator(
         return MaskedEvaluator(config, model, tokenizer, split)
     if isinstance(split, PairSplit) and isinstance(model, Decoder):
         return AnswerEvaluator(config, model, tokenizer, split)
-    return Evaluator(config, model, tokenizer, split)
+    return Evaluator(config, model, tokenizer, split, sharding)
 
 
 class Evaluator:
@@ -81,10 +89,17 @@ class Evaluator:
     scored, is of ``train.eval_examples`` examples spread evenly over the split.
     """
 
-    def __init__(self, config: Config, model: Model, tokenizer: Tokenizer, split: Split):
+    def __init__(
+        self,
+        config: Config,
+        model: Model,
+        tokenizer: Tokenizer,
+        split: Split,
+        sharding: Sharding | None = None,
+    ):
         self._by_errors = scored_by_errors(config.data)
         self._batches = held_out_batches(split, config.data, tokenizer)
-        self._step = make_eval_step(model, config.train.label_smoothing)
+        self._step = make_eval_step(model, config.train.label_smoothing, sharding)
         pairs = split if isinstance(split, PairSplit) else None
         if pairs and config.model.positions == "learned":
             _check_lengths(pairs, config.model.max_positions or 0)

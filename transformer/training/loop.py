@@ -24,6 +24,8 @@ from transformer.data.windows import SpanSplit
 from transformer.errors import UserError
 from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
+from transformer.parallel.mesh import describe, make_mesh
+from transformer.parallel.sharding import Sharding
 from transformer.training.checkpoint import last_intact, require_same_shapes, restore_state
 from transformer.training.evaluation import make_evaluator
 from transformer.training.fill import with_data, with_steps
@@ -34,7 +36,7 @@ from transformer.training.resume import require_same_run
 from transformer.training.saving import Checkpoints, set_aside
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.start import adapted, load_start, with_model
-from transformer.training.state import TrainState, init_state
+from transformer.training.state import TrainState, fresh_state, state_shapes
 from transformer.training.step import StepMetrics, make_train_step
 
 
@@ -156,6 +158,8 @@ class _Run:
         self.model = build_model(config.model)
         schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
         self.optimizer = make_optimizer(config.optimizer, schedule)
+        mesh = make_mesh(config.mesh)
+        self.sharding = Sharding(mesh) if mesh.size > 1 else None
         self.step = make_train_step(
             self.model,
             self.optimizer,
@@ -164,9 +168,10 @@ class _Run:
             config.train.seed,
             config.train.accumulate,
             config.train.lm_weight,
+            self.sharding,
         )
         self.evaluate = (
-            make_evaluator(config, self.model, data.tokenizer, data.validation)
+            make_evaluator(config, self.model, data.tokenizer, data.validation, self.sharding)
             if data.validation is not None
             else None
         )
@@ -240,12 +245,16 @@ class _Run:
 
     def _start(self) -> TrainState:
         seed = self.config.train.seed
-        state = jax.jit(init_state, static_argnums=(0, 1, 2))(self.model, self.optimizer, seed)
+        state = fresh_state(self.model, self.optimizer, seed, self.sharding)
         params, self.params = self.params, None
-        return state if params is None else state.replace(params=adapted(params, state.params))
+        if params is None:
+            return state
+        fitted = adapted(params, state.params)
+        places = jax.tree.map(lambda x: x.sharding, state.params)
+        return state.replace(params=jax.device_put(fitted, places))
 
     def _shapes(self) -> TrainState:
-        return jax.eval_shape(lambda: init_state(self.model, self.optimizer, 0))
+        return state_shapes(self.model, self.optimizer, self.sharding)
 
     def _restored(self, saved: Meta) -> TrainState:
         if saved.fingerprint != self.fingerprint:
@@ -266,6 +275,8 @@ class _Run:
     def _introduce(self, state: TrainState, start: int) -> None:
         count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
         self.report.line(f"{count:,} parameters; {self.batches.summary}")
+        if self.sharding is not None:
+            self.report.line(describe(self.sharding.mesh))
         if start:
             self.report.line(f"going on from step {start} in {self.workdir}")
 

@@ -41,7 +41,7 @@ def require_same_run(saved: Config, given: Config, where: object) -> list[str]:
         length = name in ("train.steps", "train.epochs")
         if name.startswith("optimizer.") or (length and decays):
             notes.append(f"{name} = {now!r} from here on (was {before!r})")
-        elif not name.startswith("decode.") and name not in _PLACES | _FREE:
+        elif not name.startswith(("decode.", "mesh.")) and name not in _PLACES | _FREE:
             raise UserError(
                 f"{name} = {now!r}: expected {before!r}, with which the run in {where} began; "
                 "take another workdir for another run"

@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array, Int
 
 from transformer.models.build import Model
+from transformer.parallel.sharding import Sharding
 
 
 class TrainState(flax.struct.PyTreeNode):
@@ -33,3 +34,41 @@ def init_state(model: Model, optimizer: optax.GradientTransformation, seed: int)
         arguments["source"] = arguments["inputs"]
     params = model.init(jax.random.key(seed), **arguments)["params"]
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+
+
+def state_places(
+    model: Model, optimizer: optax.GradientTransformation, sharding: Sharding
+) -> TrainState:
+    """Where each array of a state lies on a mesh: a `NamedSharding` for each.
+
+    Raises:
+        UserError: an axis of a parameter that the mesh does not divide; names it.
+    """
+    params = sharding.parameters(model)
+    shapes = jax.eval_shape(lambda: init_state(model, optimizer, 0))
+    moments = sharding.optimizer_state(optimizer, params, shapes.opt_state)
+    places: Any = (sharding.everywhere, params, moments)
+    return TrainState(*places)
+
+
+def fresh_state(
+    model: Model, optimizer: optax.GradientTransformation, seed: int, sharding: Sharding | None
+) -> TrainState:
+    """`init_state` where the state shall lie: no device ever holds more than its part."""
+    places = None if sharding is None else state_places(model, optimizer, sharding)
+    init = jax.jit(init_state, static_argnums=(0, 1, 2), out_shardings=places)
+    return init(model, optimizer, seed)
+
+
+def state_shapes(
+    model: Model, optimizer: optax.GradientTransformation, sharding: Sharding | None
+) -> TrainState:
+    """The shapes of a state's arrays, and where they lie."""
+    shapes = jax.eval_shape(lambda: init_state(model, optimizer, 0))
+    if sharding is None:
+        return shapes
+    return jax.tree.map(
+        lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+        shapes,
+        state_places(model, optimizer, sharding),
+    )

@@ -10,10 +10,12 @@ import optax
 from jaxtyping import Array, Float
 
 from transformer.functional.losses import LossSums
+from transformer.functional.partition import placing
 from transformer.models.build import Model
+from transformer.parallel.sharding import Sharding
 from transformer.training.losses import Batch, loss_sums
 from transformer.training.optimizer import Schedule
-from transformer.training.state import TrainState
+from transformer.training.state import TrainState, state_places
 
 
 class StepMetrics(NamedTuple):
@@ -38,6 +40,7 @@ def make_train_step(
     seed: int,
     accumulate: int = 1,
     lm_weight: float = 0.0,
+    sharding: Sharding | None = None,
 ) -> TrainStep:
     """Builds ``step(state, batch) -> (state, metrics)``, which consumes (donates) its state.
 
@@ -46,7 +49,11 @@ def make_train_step(
     a time: gradients of sums are added up and divided once by the whole weight, so
     the result is that of the whole batch however the tokens are spread over the parts.
     Dropout follows from (seed, step, part).
+
+    With a `sharding` the state lies on its mesh (see `state_places`) and stays there, and each
+    batch is put on it. The result is the same, to rounding.
     """
+    places = None if sharding is None else state_places(model, optimizer, sharding)
 
     def gradient(params: Any, batch: Batch, key: Array) -> tuple[Any, LossSums]:
         def objective(params: Any) -> tuple[Float[Array, ""], LossSums]:
@@ -68,11 +75,12 @@ def make_train_step(
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return jax.lax.scan(add, zeros, (parts, keys))[0]
 
-    @partial(jax.jit, donate_argnums=0)
+    @partial(jax.jit, donate_argnums=0, out_shardings=places and (places, None))
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
         step = state.step + 1
         key = jax.random.fold_in(jax.random.key(seed), step)
-        grads, sums = accumulated(state.params, batch, key)
+        with placing(sharding and sharding.placing):
+            grads, sums = accumulated(state.params, batch, key)
         weight = jnp.maximum(sums.weight, 1.0)
         grads = jax.tree.map(lambda g: g / weight, grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
@@ -80,19 +88,23 @@ def make_train_step(
         metrics = StepMetrics(sums, optax.tree.norm(grads), schedule(step))
         return TrainState(step, params, opt_state), metrics
 
-    return lambda state, batch: train_step(state, _arrays(batch))
+    return lambda state, batch: train_step(state, _arrays(batch, sharding, accumulate))
 
 
-def make_eval_step(model: Model, label_smoothing: float) -> EvalStep:
+def make_eval_step(
+    model: Model, label_smoothing: float, sharding: Sharding | None = None
+) -> EvalStep:
     """Builds ``step(params, batch) -> sums`` over the batch (see `loss_sums`), without dropout."""
 
     @jax.jit
     def evaluate(params: Any, batch: Batch) -> LossSums:
-        return loss_sums(model, params, batch, label_smoothing)
+        with placing(sharding and sharding.placing):
+            return loss_sums(model, params, batch, label_smoothing)
 
-    return lambda params, batch: evaluate(params, _arrays(batch))
+    return lambda params, batch: evaluate(params, _arrays(batch, sharding))
 
 
-def _arrays(batch: Batch) -> Batch:
-    """The parts of a batch that the device needs."""
-    return {name: array for name, array in batch.items() if name != "ids"}
+def _arrays(batch: Batch, sharding: Sharding | None, accumulate: int = 1) -> Batch:
+    """The parts of a batch that the devices need, on them where there are several."""
+    needed = {name: array for name, array in batch.items() if name != "ids"}
+    return needed if sharding is None else sharding.put(needed, accumulate)

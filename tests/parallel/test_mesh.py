@@ -1,0 +1,25 @@
+import jax
+import pytest
+
+from transformer.config import MeshConfig
+from transformer.errors import UserError
+from transformer.parallel.mesh import abstract_mesh, describe, make_mesh
+
+
+def test_a_mesh_of_one_device():
+    mesh = make_mesh(MeshConfig())
+    assert dict(mesh.shape) == {"data": 1, "fsdp": 1, "tensor": 1}
+    assert describe(mesh) == "1 devices: data 1 x fsdp 1 x tensor 1"
+
+
+def test_a_mesh_of_another_number_of_devices_is_refused():
+    message = "mesh.data x fsdp x tensor = -1 x 2 x 3: expected a product of 1, the number of"
+    with pytest.raises(UserError, match=message):
+        make_mesh(MeshConfig(fsdp=2, tensor=3))
+    with pytest.raises(UserError, match="= 4 x 1 x 1: expected a product of 1"):
+        make_mesh(MeshConfig(data=4), jax.devices()[:1])
+
+
+def test_a_mesh_to_plan_with_needs_no_devices():
+    mesh = abstract_mesh(MeshConfig(-1, 16, 4))
+    assert dict(mesh.shape) == {"data": 1, "fsdp": 16, "tensor": 4}

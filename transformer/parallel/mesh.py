@@ -1,0 +1,47 @@
+"""The grid of devices."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh
+
+from transformer.config import MeshConfig
+from transformer.errors import UserError
+
+AXES = ("data", "fsdp", "tensor")
+"""Outer to inner: neighbours talk most, so that the innermost axis gets the fastest links."""
+
+
+def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """All devices as a grid ``[data, fsdp, tensor]``.
+
+    Args:
+        config: the sides.
+        devices: None: all there are, in an order that suits the links between them.
+
+    Raises:
+        UserError: the product of the sides is not the number of devices.
+    """
+    count = len(jax.devices() if devices is None else devices)
+    inner = config.fsdp * config.tensor
+    data = max(1, count // inner) if config.data == -1 else config.data
+    if data * inner != count:
+        shown = f"mesh.data x fsdp x tensor = {config.data} x {config.fsdp} x {config.tensor}"
+        expected = f"a product of {count}, the number of devices"
+        raise UserError(f"{shown}: expected {expected}")
+    shape = data, config.fsdp, config.tensor
+    if devices is None:
+        return jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    return Mesh(np.array(devices).reshape(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def abstract_mesh(config: MeshConfig) -> AbstractMesh:
+    """The sides of a mesh whose devices are not at hand; ``data = -1`` is taken for 1."""
+    return AbstractMesh((max(1, config.data), config.fsdp, config.tensor), AXES)
+
+
+def describe(mesh: Mesh | AbstractMesh) -> str:
+    """Such as "8 devices: data 2 x fsdp 4 x tensor 1"."""
+    sides = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    return f"{mesh.size} devices: {sides}"

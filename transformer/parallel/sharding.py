@@ -1,0 +1,171 @@
+"""Where the arrays of a run lie: parameters, optimizer state and batches."""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+
+from transformer.errors import UserError
+from transformer.functional.partition import Axes, Placing
+from transformer.models.build import Model
+from transformer.modules.parameters import noting_axes
+from transformer.parallel.rules import RULES, MeshAxes
+
+# What fills up a batch whose rows the devices cannot share evenly, where it is not 0.
+_EMPTY = {name: -1 for name in ("ids", "labels", "follows", "starts", "ends")}
+
+
+def parameter_axes(model: Model) -> tuple[dict[str, Axes], dict[str, jax.ShapeDtypeStruct]]:
+    """Path -> the names of each parameter's axes, and path -> its shape; nothing is allocated."""
+    arguments: dict[str, Any] = {"inputs": jax.ShapeDtypeStruct((1, 2), jnp.int32)}
+    if model.config.architecture == "encoder_decoder":
+        arguments["source"] = arguments["inputs"]
+    with noting_axes() as names:
+        variables = jax.eval_shape(model.init, jax.random.key(0), **arguments)
+    shapes: dict[str, Any] = flatten_dict(variables["params"], sep="/")
+    return names, shapes
+
+
+class Sharding:
+    """A mesh, and the rules by which a network's arrays lie on it.
+
+    Args:
+        mesh: the devices, or no more than the sides of the mesh, to plan with.
+        rules: see `RULES`.
+    """
+
+    def __init__(self, mesh: Mesh | AbstractMesh, rules: Mapping[str, MeshAxes] = RULES) -> None:
+        self.mesh, self.rules = mesh, rules
+
+    @cached_property
+    def placing(self) -> Placing | None:
+        """What `transformer.functional.partition` is to do; nothing on a single device."""
+        if self.mesh.size == 1:
+            return None
+        return Placing(
+            lambda x, axes: jax.lax.with_sharding_constraint(x, self.named(axes)),
+            self.batch_shards,
+        )
+
+    @property
+    def batch_shards(self) -> int:
+        """In how many parts a batch is split."""
+        return self._parts("batch")
+
+    def spec(self, axes: Axes) -> PartitionSpec:
+        """Where an array lies whose axes have these names.
+
+        Raises:
+            UserError: a name without a rule, which would silently be left in one piece.
+        """
+        for name in axes:
+            if name is not None and name not in self.rules:
+                known = ", ".join(self.rules)
+                raise UserError(f"axis {name!r}: no rule says where it lies; expected {known}")
+        return PartitionSpec(*(self.rules[name] or None if name else None for name in axes))
+
+    def sides(self, axes: Axes) -> list[MeshAxes]:
+        """For each axis the sides of the mesh, those of 1 left out, over which it is split."""
+        self.spec(axes)
+        return [
+            tuple(side for side in self.rules[name] if self.mesh.shape[side] > 1) if name else ()
+            for name in axes
+        ]
+
+    def shard_shape(self, axes: Axes, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of one device's part."""
+        return tuple(
+            size // (self._parts(name) if name else 1)
+            for name, size in zip(axes, shape, strict=True)
+        )
+
+    def named(self, axes: Axes) -> NamedSharding:
+        """As `spec`, with the mesh."""
+        return NamedSharding(self.mesh, self.spec(axes))
+
+    @property
+    def everywhere(self) -> NamedSharding:
+        """A copy on every device."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    def parameters(self, model: Model) -> Any:
+        """A `NamedSharding` for each parameter of a network.
+
+        Raises:
+            UserError: an axis that the mesh does not divide; names the parameter.
+        """
+        names, shapes = parameter_axes(model)
+        for path, axes in names.items():
+            try:
+                self._check(path, axes, shapes[path].shape)
+            except UserError as error:
+                raise UserError(f"parameter {path}: {error}") from error
+        parts, config = self._parts("heads"), model.config
+        for heads, name in ((config.num_heads, "num_heads"), (config.kv_heads, "num_kv_heads")):
+            if heads % parts:
+                raise UserError(
+                    f"model.{name} = {heads}: expected a multiple of mesh.tensor = {parts}"
+                )
+        return unflatten_dict({path: self.named(names[path]) for path in shapes}, sep="/")
+
+    def _check(self, path: str, axes: Axes, shape: tuple[int, ...]) -> None:
+        self.spec(axes)
+        for name, size in zip(axes, shape, strict=True):
+            parts = self._parts(name) if name else 1
+            if size % parts:
+                sides = " x ".join(f"mesh.{side} = {self.mesh.shape[side]}" for side in
+                                   self.rules[str(name)])  # fmt: skip
+                raise UserError(
+                    f"axis {name!r} of {size}, in the shape {shape}: expected a multiple of {sides}"
+                )
+
+    def _parts(self, name: str) -> int:
+        return math.prod(self.mesh.shape[side] for side in self.rules[name])
+
+    def optimizer_state(
+        self, optimizer: optax.GradientTransformation, parameters: Any, shapes: Any
+    ) -> Any:
+        """Where the state of an optimizer lies: moments with their parameters, the rest everywhere.
+
+        Args:
+            optimizer: what `shapes` are of.
+            parameters: a `NamedSharding` for each parameter.
+            shapes: of the optimizer's state.
+        """
+        return optax.tree.map_params(
+            optimizer,
+            lambda _, place: place,
+            shapes,
+            parameters,
+            transform_non_params=lambda _: self.everywhere,
+        )
+
+    def put(self, batch: Mapping[str, Any], accumulate: int = 1) -> dict[str, jax.Array]:
+        """A batch on the devices, its rows in equal parts (see `with_empty_rows`)."""
+        place = self.named(("batch",))
+        filled = with_empty_rows(batch, self.batch_shards, accumulate)
+        return {name: jax.device_put(array, place) for name, array in filled.items()}
+
+
+def with_empty_rows(
+    batch: Mapping[str, Any], parts: int, accumulate: int = 1
+) -> dict[str, np.ndarray]:
+    """A batch with empty rows at the end, so that there is a multiple of `parts`.
+
+    So a batch itself does not depend on the mesh. Of each of `accumulate` micro-batches.
+    """
+
+    def fill(name: str, array: np.ndarray) -> np.ndarray:
+        micro = array.reshape(accumulate, -1, *array.shape[1:])
+        widths = [(0, 0), (0, -micro.shape[1] % parts)] + [(0, 0)] * (array.ndim - 1)
+        filled = np.pad(micro, widths, constant_values=_EMPTY.get(name, 0))
+        return filled.reshape(-1, *array.shape[1:])
+
+    return {name: fill(name, np.asarray(array)) for name, array in batch.items()}
