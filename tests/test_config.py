@@ -115,6 +115,8 @@ def setting_docs() -> dict[tuple[str, str], str]:
             "data.columns = ('label', 'text'): expected none and no data.header, because "
             "data.dataset = 'glue:rte' tells its own",
         ),
+        (TrainConfig, {"keep_best": -1}, "train.keep_best = -1: expected 0 or more"),
+        (TrainConfig, {"keep_every": 0}, "train.keep_every = 0: expected at least 1, or None"),
         (DataConfig, {"batch_size": 0}, "data.batch_size = 0: expected at least 1"),
         (
             DataConfig,

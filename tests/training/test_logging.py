@@ -1,7 +1,9 @@
 import io
+from contextlib import nullcontext
 
 from rich.console import Console
 
+from tests.training.full_disk import full_disk
 from transformer.training.logging import METRICS_FILE, ConsoleReport, MetricsLog, read_metrics
 
 
@@ -33,6 +35,26 @@ def test_a_resumed_run_logs_no_step_twice(tmp_path):
         (10, 10.0),
         (15, 0.5),
     ]
+
+
+def test_lines_wait_while_the_disk_is_full(tmp_path):
+    """TensorBoard's thread once died of it, and the eleventh event after that waited for ever."""
+    said = []
+    with MetricsLog(tmp_path, 0, said.append) as log:
+        for step in range(40):
+            full = 3 <= step < 30 or step == 35
+            # A part of the first line that does not fit is written.
+            size = (tmp_path / METRICS_FILE).stat().st_size + 5
+            with full_disk(size) if full else nullcontext():
+                log.write(step, "train", {"loss": float(step)})
+    assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path)] == [
+        (step, float(step)) for step in range(40)
+    ]
+    assert said == [f"warning: cannot write metrics in {tmp_path}: File too large"] * 2
+    (tmp_path / "other").mkdir()
+    with full_disk(1), MetricsLog(tmp_path / "other", 0, said.append) as log:
+        log.write(1, "train", {"loss": 1.0})
+    assert read_metrics(tmp_path / "other") == [] and len(said) == 3
 
 
 def test_no_metrics_yet(tmp_path):

@@ -4,19 +4,23 @@ import io
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
+import optax
 import pytest
 from rich.console import Console
 
 import transformer.training.loop as loop
+from tests.training.full_disk import full_disk
 from transformer.config import (
     Config,
     DataConfig,
@@ -27,9 +31,12 @@ from transformer.config import (
     to_dict,
 )
 from transformer.errors import UserError
+from transformer.models.build import build_model
 from transformer.training.checkpoint import load_for_inference
 from transformer.training.logging import read_metrics
 from transformer.training.loop import NonFiniteLoss, train
+from transformer.training.saving import Checkpoints, SaveFailed
+from transformer.training.state import init_state
 
 PAIRS = [("".join(w), " ".join(reversed(w))) for w in itertools.product("abc", repeat=3)]
 
@@ -156,13 +163,65 @@ def interrupting(step, number):
 
 
 def test_steps_may_grow(config, finished, tmp_path):
-    assert train(settings(config, steps=5), tmp_path, quiet()).step == 5
+    assert train(settings(config, steps=5, keep_every=100), tmp_path, quiet()).step == 5
+    untrained = load_for_inference(tmp_path, 0)
+    model = build_model(untrained.config.model)
+    first = jax.jit(init_state, static_argnums=(0, 1, 2))(model, optax.identity(), 0).params
+    jax.tree.map(np.testing.assert_array_equal, untrained.params, first)
     assert train(config, tmp_path, quiet()).step == 10
     jax.tree.map(
         np.testing.assert_array_equal,
         load_for_inference(tmp_path, "last").params,
         load_for_inference(finished[0], "last").params,
     )
+
+
+def test_a_damaged_last_checkpoint_is_passed_over(config, finished, tmp_path):
+    """The run was complete, and is again, though its last checkpoint has a byte flipped."""
+    workdir = tmp_path / "run"
+    shutil.copytree(finished[0], workdir)
+    arrays = [p for p in (workdir / "checkpoints" / "10" / "state").rglob("*") if p.is_file()]
+    file = max(arrays, key=lambda p: p.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 64
+    file.write_bytes(content)
+    output = io.StringIO()
+    assert train(config, workdir, Console(file=output, width=1000)).step == 10
+    assert_same_end(workdir, finished[0])
+    (line,) = [line for line in output.getvalue().splitlines() if line.startswith("warning")]
+    assert line.startswith(f"warning: {workdir}/checkpoints/10: damaged or incomplete checkpoint")
+    assert line.endswith("not the bytes that were saved); taking step 9 instead")
+    assert "going on from step 9" in output.getvalue()
+    assert (workdir / "checkpoints" / "10.damaged").is_dir()
+
+
+class FullAtTheEnd(Checkpoints):
+    """The disk is full from step 7 on."""
+
+    def save(self, state, meta):
+        self.wait()
+        with full_disk(size=1) if meta.step > 6 else nullcontext():
+            super().save(state, meta)
+            self.wait()
+
+
+def test_a_full_disk_does_not_end_the_run_but_tells(config, finished, tmp_path, monkeypatch):
+    """Neither the checkpoint of step 9 nor that of step 10, the last, can be saved."""
+    monkeypatch.setattr(loop, "Checkpoints", FullAtTheEnd)
+    output = io.StringIO()
+    with pytest.raises(SaveFailed, match=r"cannot save step 10 in .*: File too large") as error:
+        train(config, tmp_path, Console(file=output, width=1000))
+    assert error.value.exit_code == 1
+    warnings = [line for line in output.getvalue().splitlines() if line.startswith("warning")]
+    assert warnings == [
+        f"warning: cannot save step {step} in {tmp_path}/checkpoints: File too large; "
+        "training goes on, and the next save tries again"
+        for step in (9, 10)
+    ]
+    assert load_for_inference(tmp_path, "last").step == 6
+    monkeypatch.undo()
+    assert train(config, tmp_path, quiet()).step == 10
+    assert_same_end(tmp_path, finished[0])
 
 
 def test_a_complete_run_says_so(config, finished):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -87,17 +88,17 @@ class MetricsLog:
 
 
 class _Board:
-    """TensorBoard event files, written by the caller's thread.
+    """A TensorBoard event file, written by the caller's thread.
 
     (`tensorboardX.SummaryWriter` has a thread of its own, which a full disk ends with a
-    traceback; after ten more events the program then waits for ever.)
+    traceback; the eleventh value after that waits for ever.)
     """
 
     _FLUSH_SECONDS = 120
 
     def __init__(self, directory: Path, purge_step: int) -> None:
         self._directory, self._purge_step = directory, purge_step
-        self._events: Any = None
+        self._records: Any = None
         self._flushed = 0.0
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
@@ -108,12 +109,11 @@ class _Board:
 
         proto: Any = event_pb2  # its classes are made when it is loaded
         try:
-            events = self._events = self._events or self._opened(proto)
+            records = self._records or self._opened(proto)
             for name, value in scalars.items():
-                event = proto.Event(step=step, wall_time=time.time(), summary=scalar(name, value))
-                events.write_event(event)
+                self._add(proto.Event(step=step, summary=scalar(name, value)))
             if time.monotonic() - self._flushed > self._FLUSH_SECONDS:
-                events.flush()
+                records.flush()
                 self._flushed = time.monotonic()
         except OSError:
             with suppress(OSError):
@@ -121,21 +121,26 @@ class _Board:
             raise
 
     def _opened(self, proto: Any) -> Any:
-        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.record_writer import RecordWriter
 
         self._directory.mkdir(parents=True, exist_ok=True)
-        # Else named by the second: a file may be there, of which a full disk took the end.
-        events = EventsWriter(str(self._directory / "events"), f".{time.monotonic_ns()}")
+        name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}"
+        self._records, self._flushed = RecordWriter(str(self._directory / name)), 0.0
+        self._add(proto.Event(file_version="brain.Event:2"))
         # What other files hold from this step on is not shown.
         start = proto.SessionLog(status=proto.SessionLog.START)
-        events.write_event(proto.Event(step=self._purge_step, session_log=start))
-        return events
+        self._add(proto.Event(step=self._purge_step, session_log=start))
+        return self._records
+
+    def _add(self, event: Any) -> None:
+        event.wall_time = time.time()
+        self._records.write(event.SerializeToString())
 
     def close(self) -> None:
         """Raises OSError."""
-        if self._events is not None:
-            events, self._events = self._events, None
-            events.close()
+        records, self._records = self._records, None
+        if records is not None:
+            records.close()
 
 
 class ConsoleReport:

@@ -9,7 +9,9 @@ machine stops, or the disk is full, the checkpoints that were there are there.
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -76,21 +78,7 @@ class Checkpoints:
         self._leftover: Path | None = None
         losses = {step: loss_of(self.path(step)) for step in steps_in(self.directory)}
         self._policy = _Policy(losses, keep, keep_best, keep_every)
-        self._manager = ocp.CheckpointManager(
-            self.directory,
-            options=ocp.CheckpointManagerOptions(
-                preservation_policy=self._policy,
-                cleanup_tmp_directories=True,
-                # Reads nothing of the checkpoints, which may be damaged.
-                lightweight_initialize=True,
-                async_options=ocp.AsyncOptions(
-                    # Made in the background, a directory that cannot be made is found out late.
-                    create_directories_asynchronously=False,
-                    # Before the folder gets its name, not after, whatever the option's.
-                    post_finalization_callback=self._seal,
-                ),
-            ),
-        )
+        self._manager: ocp.CheckpointManager | None = None
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -102,13 +90,15 @@ class Checkpoints:
             if kind is None:
                 raise
         finally:
-            self._manager.close()
+            if self._manager is not None:
+                self._manager.close()
             self._free()
 
     @property
     def last(self) -> int | None:
         """The latest step saved, or being saved."""
-        return self._manager.latest_step()
+        steps = steps_in(self.directory)
+        return max(steps, default=None) if self._saving is None else self._saving
 
     def path(self, step: int) -> Path:
         """The folder of one checkpoint."""
@@ -133,13 +123,14 @@ class Checkpoints:
             state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(asdict(meta))
         )
         try:
+            self._manager = self._manager or self._opened()
             self._manager.save(meta.step, args=items)
         except OSError as error:
             self._failed(error)
 
     def poll(self) -> None:
         """`wait`, where that takes no time."""
-        if not self._manager.is_saving_in_progress():
+        if self._manager is not None and not self._manager.is_saving_in_progress():
             self.wait()
 
     def require_saved(self, step: int) -> None:
@@ -159,7 +150,7 @@ class Checkpoints:
         Raises:
             SaveFailed: it is not, and there is no ``say`` to be told so.
         """
-        if self._saving is None:
+        if self._saving is None or self._manager is None:
             return
         try:
             self._manager.wait_until_finished()
@@ -184,18 +175,42 @@ class Checkpoints:
                 raise failed from error
             self._say(f"warning: {failed}")
 
+    def _opened(self) -> ocp.CheckpointManager:
+        return ocp.CheckpointManager(
+            self.directory,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=self._policy,
+                cleanup_tmp_directories=True,
+                # Reads nothing of the checkpoints, which may be damaged.
+                lightweight_initialize=True,
+                async_options=ocp.AsyncOptions(
+                    # Made in the background, a directory that cannot be made is found out late.
+                    create_directories_asynchronously=False,
+                    # Before the folder gets its name, not after, whatever the option's.
+                    post_finalization_callback=self._seal,
+                ),
+            ),
+        )
+
     def _seal(self) -> None:
         """Called by Orbax when all files of a checkpoint are written, before the renaming."""
         write_checksums(self.directory / f"{self._saving}{_TEMPORARY}")
 
     def _free(self) -> None:
         """Deletes what a failed save has left: its place may be what the next one lacks."""
-        if self._leftover is not None:
-            # Other threads may still write to it, so once more before the next save.
+        # Threads whose write had begun may still end it, and make a file in there.
+        deadline = time.monotonic() + 10
+        while self._leftover and self._leftover.exists() and time.monotonic() < deadline:
             shutil.rmtree(self._leftover, ignore_errors=True)
+            time.sleep(0.01)
 
     def _failed(self, error: Exception) -> None:
         step, self._saving = self._saving, None
+        # Some of its threads would tell of their errors in the next save.
+        if self._manager is not None:
+            with suppress(Exception):
+                self._manager.close()
+        self._manager = None
         self._leftover = self.directory / f"{step}{_TEMPORARY}"
         self._free()
         self._unsaved = SaveFailed(f"step {step}", self.directory, error)
