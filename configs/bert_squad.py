@@ -7,7 +7,7 @@ FOLDER --workdir runs/bert, of a published one. Then, with the files of SQuAD 1.
 python train.py --config configs/bert_squad.py --workdir runs/squad \
     --data.train train-v1.1.json --data.validation dev-v1.1.json
 transformer evaluate --checkpoint runs/squad --split validation --predictions answers.json
-printf 'Who wrote it?\tMary Shelley wrote it in 1818.\n' | transformer answer --checkpoint runs/squad
+printf 'Who wrote it?\tMary Shelley wrote it.\n' | transformer answer --checkpoint runs/squad
 
 SQuAD 2.0, which has questions without an answer (the best thresholds are found as well):
 
@@ -18,15 +18,15 @@ transformer evaluate --checkpoint runs/squad2 --split validation --predictions a
 
 Either through TFDS: --data.dataset tfds:squad/v1.1 --data.train (or tfds:squad/v2.0).
 
-A small one, XQuAD's English part (1,190 questions; the last fifth of its texts, with 220 of them, is
-held out), from the weights of all-MiniLM-L6-v2 (6 layers, 22.6 million parameters):
+A small one, XQuAD's English part (1,190 questions; the last fifth of its texts, with 220 of them,
+is held out), from the weights of all-MiniLM-L6-v2 (6 layers, 22.6 million parameters):
 
 python train.py --config configs/bert_squad.py --workdir runs/xquad --train.epochs 6 \
     --data.train xquad.en.json --data.validation-fraction 0.2 --data.batch-size 16 \
     --optimizer.learning-rate 2e-4 --model.attention-dropout 0 --train.eval-every 128
 
-After 2 epochs exact match 21.8 % and F1 39.2 %, after 4 34.5 % and 48.6 %, while the validation loss
-rises again, so evaluate with --step last. An epoch takes about 4 minutes of a CPU core.
+After 2 epochs exact match 21.8 % and F1 39.2 %, after 4 34.5 % and 48.6 %, while the loss of the
+validation split rises again: evaluate with --step last. An epoch takes 5 minutes of one CPU core.
 """
 
 from transformer.config import Config, DataConfig, OptimizerConfig, TrainConfig
