@@ -222,7 +222,7 @@ def test_training_leaves_metrics_and_checkpoints_and_learns(trained):
     assert list(train) == [10, 20, 30, 40, 50, 60]
     assert train[60] < 0.7 * train[10]
     assert [m["step"] for m in metrics if m["split"] == "validation"] == [30, 60]
-    assert {p.name for p in (trained / "checkpoints").iterdir()} == {"30", "60"}
+    assert {p.name for p in (trained / "checkpoints").iterdir()} == {"0", "30", "60"}
     assert list((trained / "tensorboard").glob("events.out.tfevents*"))
 
 
@@ -317,7 +317,7 @@ def test_blocks_of_input_number_their_lines_on(run, trained, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--step", "7"], "has the steps 30, 60"),
+        (["--step", "7"], "has the steps 0, 30, 60"),
         (["--step", "bset"], "expected best, last, a step's number or average:N"),
         (["--step", "average:3"], "has 2 checkpoints"),
         (["--decode.beam-size", "0"], "decode.beam_size = 0: expected at least 1"),

@@ -48,8 +48,10 @@ _Labelled = ClassSplit | TokenSplit | ChoiceSplit
 
 @dataclass(frozen=True)
 class Evaluate(OnCheckpoint):
-    """Score a trained model on held-out data: BLEU and chrF, error rates, perplexity, accuracy,
-    exact match and F1 of answers."""
+    """Score a trained model on held-out data, by what suits its objective.
+
+    BLEU and chrF, error rates, perplexity, accuracy, exact match and F1 of answers.
+    """
 
     split: Literal["train", "validation", "test"] | None = None
     """Which part of the data; None: test, or where there is none validation."""
