@@ -11,7 +11,8 @@ from rich.console import Console
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
 from transformer.errors import UserError
-from transformer.training.checkpoint import load_for_inference
+from transformer.training import start
+from transformer.training.checkpoint import Loaded, load_for_inference
 from transformer.training.loop import TrainResult, train
 from transformer.training.start import with_model
 
@@ -119,6 +120,22 @@ def test_dropout_may_differ_and_nothing_else(config, origin, tmp_path):
 def test_there_is_no_such_run(config, tmp_path):
     with pytest.raises(UserError, match=r"gone: no such directory"):
         run(other(config, tmp_path / "gone"), tmp_path / "run")
+
+
+@pytest.mark.parametrize(("objective", "kept"), [("classification", True), ("spans", False)])
+def test_a_classifier_starts_none_of_another_kind(monkeypatch, objective, kept):
+    """Of two classes it has the shape of one that finds beginnings and ends."""
+    model = replace(MODEL, architecture="encoder", norm_placement="post", max_positions=256)
+    there = replace(model, head="classification", num_classes=2)
+    data = DataConfig(objective="classification", train=("a.tsv",))
+    params = {"encoder": np.zeros(3), "pooler": np.zeros(2), "classifier": np.zeros((14, 2))}
+    found = Loaded(Config(model=there, data=data), {}, params, 3)
+    monkeypatch.setattr(start, "load_for_inference", lambda path: found)
+    begun = TrainConfig(init_from="there")
+    here = Config(model=model, data=replace(data, objective=objective), train=begun)
+    loaded = start.load_start(here)
+    assert loaded is not None and loaded.params.keys() >= {"encoder", "pooler"}
+    assert ("classifier" in loaded.params) is kept
 
 
 def test_only_a_model_that_is_left_out_is_filled_in(config, origin, tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from transformer.config import Config, ModelConfig, from_dict
+from transformer.config import Config, ModelConfig, from_dict, head_of
 from transformer.errors import UserError
 from transformer.training.checkpoint import (
     Loaded,
@@ -47,6 +47,9 @@ def with_model(config: Config, workdir: str | Path) -> Config:
 def load_start(config: Config) -> Loaded | None:
     """The checkpoint that ``train.init_from`` names: the best one; None if it names none.
 
+    Of another head its classifier is left out: where an answer begins and ends has as many
+    outputs as two classes, but means something else.
+
     Raises:
         UserError: there is none, or it is of a model with other settings.
     """
@@ -61,6 +64,9 @@ def load_start(config: Config) -> Loaded | None:
                 f"model.{field.name} = {given!r}: expected {theirs!r}, as in train.init_from = "
                 f"{path!r}; to have its settings leave out all of the model's"
             )
+    if loaded.config.model.head != head_of(config.data.objective):
+        kept = {name: tree for name, tree in loaded.params.items() if name != "classifier"}
+        return loaded._replace(params=kept)
     return loaded
 
 
