@@ -138,7 +138,7 @@ class Glue(tfds.core.GeneratorBasedBuilder):
     """Sets with the features of two of GLUE's, as TFDS has them."""
 
     VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=n) for n in ("cola", "mnli", "stsb")]  # noqa: RUF012
+    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=n) for n in ("cola", "mnli", "snli", "stsb")]  # noqa: RUF012
 
     def _info(self) -> tfds.core.DatasetInfo:
         text, name = tfds.features.Text(), self.builder_config.name
@@ -162,10 +162,11 @@ class Glue(tfds.core.GeneratorBasedBuilder):
     def _generate_examples(self, split):
         kind = self.builder_config.name
         for i in range(3):
-            label = {"cola": [1, 0, 1], "mnli": [2, 0, 1], "stsb": [2.5, 0.0, 5.0]}[kind][i]
+            labels = {"cola": [1, 0, 1], "mnli": [2, 0, 1], "snli": [2, -1, 1]}
+            label = labels.get(kind, [2.5, 0.0, 5.0])[i]
             record = {"label": -1 if split != "train" else label, "idx": i}
-            names = {"cola": ["sentence"], "mnli": ["premise", "hypothesis"]}
-            for name in names.get(kind, ["sentence1", "sentence2"]):
+            names = {"cola": ["sentence"], "stsb": ["sentence1", "sentence2"]}
+            for name in names.get(kind, ["premise", "hypothesis"]):
                 record[name] = f"{name} {i} "
             yield i, record
 
@@ -195,6 +196,14 @@ def test_pairs_of_tfds_keep_their_order(settings):
         columns=("text=hypothesis", "text2=premise", "label=label"),
     )
     assert read(named).texts[0] == "hypothesis 0"
+
+
+def test_tfds_examples_without_a_label_are_not_trained_on(settings):
+    """Their -1 would be the last class."""
+    columns = ("text=premise", "text2=hypothesis", "label=label")
+    made = settings(objective="classification", dataset="tfds:glue/snli", columns=columns)
+    with pytest.raises(UserError, match=r"1 of 3 examples in train have no label"):
+        read(made)
 
 
 def test_numbers_of_tfds(settings):

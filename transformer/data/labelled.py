@@ -217,8 +217,9 @@ def _read_tfds(config: DataConfig, split: SplitName) -> Labelled | None:
     if chosen not in builder.info.splits:
         return None
     found = Labelled(paired=is_paired(config), names=classes)
-    # GLUE's test sets, whose answers are not public, have -1 for all.
+    # GLUE's test sets, whose answers are not public, have -1 for all; SNLI has it for some.
     missing = 0
+    marked = classes or task_of(config.origin)
     for place, record in tfds_records(builder, chosen, where):
         found.texts.append(decoded(record[names["text"]], place).strip())
         second = names.get("text2")
@@ -227,15 +228,15 @@ def _read_tfds(config: DataConfig, split: SplitName) -> Labelled | None:
         label = record[names["label"]]
         if isinstance(label, bytes | str):
             label = decoded(label, place)
-        elif label == -1 and split != "train":
+        elif marked and label == -1:
             missing += 1
         elif classes:
             label = classes[label]
         found.labels.append(str(label))
-    if missing == len(found):
-        found.labels.clear()
-    elif missing:
+    if missing and (split == "train" or missing < len(found)):
         raise UserError(f"{where}: {missing} of {len(found)} examples in {chosen} have no label")
+    if missing:
+        found.labels.clear()
     return found
 
 
