@@ -241,11 +241,13 @@ def test_answer_writes_a_line_for_each_line(trained, monkeypatch, capsys):
         json.dumps({"question": "Which?", "context": "a day\tand\nthen Vert"}),
         json.dumps({"question": "Which?", "context": "it was a day"}),
         "Which?\tit was a day",
+        "Which? it was\tit was red then",
     ]
     options = "--checkpoint", str(trained[0]), "--null-threshold", "0"
-    code, out, _ = answer(monkeypatch, capsys, "\n".join(given) + "\n", *options)
+    code, out, err = answer(monkeypatch, capsys, "\n".join(given) + "\n", *options)
     lines = out.split("\n")
-    assert code == 0 and len(lines) == 6 and lines[1] == ""
+    assert code == 0 and len(lines) == 7 and lines[1] == ""
+    assert err == "warning: 1 questions cut to 3 tokens\n"
     assert lines[0].startswith("red\t0.9") or lines[0].startswith("red\t1.0")
     found = json.loads(lines[2])
     assert found["answer"] == "Vert" and found["start"] == 15 and found["probability"] > 0.5

@@ -1,6 +1,7 @@
 """``transformer answer``."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,9 @@ class AnswerQuestions(OnCheckpoint):
             for i, answer in zip(asked, answers, strict=True):
                 output[i] = _format(answer, _is_json(lines[i]))
             print("".join(line + "\n" for line in output), end="", flush=True)
+        if answerer.cut:
+            limit = config.data.question_length
+            print(f"warning: {answerer.cut} questions cut to {limit} tokens", file=sys.stderr)
         return 0
 
 

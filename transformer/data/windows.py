@@ -76,6 +76,7 @@ class SpanSplit:
         asked: the ids of each question, as far as they are read.
         contexts: the tokens of each context.
         windows: what a row shows.
+        cut: how many questions are longer than they are read.
         fingerprint: a hash of the texts, the answers, the tokenizer and the windows' sizes.
     """
 
@@ -83,6 +84,7 @@ class SpanSplit:
     asked: list[np.ndarray]
     contexts: list[Tokens]
     windows: Windows
+    cut: int
     fingerprint: str
 
     def __len__(self) -> int:
@@ -196,7 +198,7 @@ def make_windows(
     digest = hashlib.sha256(key.encode())
     for field in windows:
         digest.update(np.ascontiguousarray(field).tobytes())
-    return SpanSplit(questions, asked, contexts, windows, digest.hexdigest())
+    return SpanSplit(questions, asked, contexts, windows, cut, digest.hexdigest())
 
 
 def _answer_tokens(question: Question, context: Tokens) -> tuple[int, int] | None:

@@ -203,6 +203,9 @@ class Answer(NamedTuple):
 class QuestionAnswerer:
     """Answers questions that are in no data set.
 
+    Attributes:
+        cut: how many of the questions so far were longer than the model reads them.
+
     Args:
         model: the network.
         params: its parameters.
@@ -223,7 +226,7 @@ class QuestionAnswerer:
         batch_tokens: int = 4096,
     ) -> None:
         self._params, self._tokenizer, self._data = params, tokenizer, data
-        self._threshold, self._batch_tokens = threshold, batch_tokens
+        self._threshold, self._batch_tokens, self.cut = threshold, batch_tokens, 0
         self._read = make_read(model)
 
     def __call__(self, asked: Sequence[tuple[str, str]], places: Sequence[str]) -> list[Answer]:
@@ -245,6 +248,7 @@ class QuestionAnswerer:
         ]
         whole = Questions(list(contexts), questions)
         split = make_windows(whole, self._data, self._tokenizer, "", lambda _: None)
+        self.cut += split.cut
         found = find(self._read, self._params, split, self._batches(split))
         return [self._answer(found, split, number) for number in range(len(asked))]
 
