@@ -14,6 +14,7 @@ from tests.interop.test_folder import write_folder
 from transformer.cli import main
 from transformer.config import ModelConfig
 from transformer.data.pretrained_tokenizer import PretrainedTokenizer, find_special
+from transformer.data.symbols import Symbols
 from transformer.data.wordpiece import wordpiece_json
 from transformer.decoding.embeddings import Embedder
 from transformer.errors import UserError
@@ -137,6 +138,13 @@ def test_every_token_can_be_kept(model, params, tokenizer, hidden):
     found = Embedder(model, params, tokenizer, normalize=False).tokens(TEXTS)
     assert [len(vectors) for vectors in found] == [5, 3, 9, 0, 9, 5, 3]
     np.testing.assert_allclose(found[2], hidden(TEXTS[2], 3), atol=2e-6)
+
+
+def test_texts_are_divided_as_in_training(model, params):
+    """Where the two sides of pairs differ, a text is what is learnt, a target."""
+    words = Symbols([*"abcd ", "ab", "cd"], "characters", "words")
+    embedder = Embedder(model, params, words)
+    assert [len(vectors) for vectors in embedder.tokens(["ab cd", "cd"])] == [4, 3]
 
 
 def test_pairs_are_read_together(model, params, tokenizer):

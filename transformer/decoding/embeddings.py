@@ -186,7 +186,7 @@ class Embedder:
     def _encode(self, texts: list[str]) -> list[np.ndarray]:
         if not any(texts):
             return [np.zeros(0, np.int32)] * len(texts)
-        return [np.array(ids, np.int32) for ids in self._tokenizer.encode_sources(texts)]
+        return [np.array(ids, np.int32) for ids in self._tokenizer.encode_targets(texts)]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
