@@ -86,9 +86,11 @@ def test_an_optional_column_may_be_missing_in_a_whole_file(write):
     optional = NAMED._replace(optional=("label",))
     assert cells(write("a.tsv", "id\tsentence\n7\tfine\n"), optional) == [{"text": "fine"}]
     lines = ['{"sentence": "a"}', '{"sentence": "b", "gold": 1}']
-    assert cells(write("a.jsonl", "\n".join(lines)), optional) == [{"text": "a"}, {"text": "b"}]
+    assert cells(write("a.jsonl", lines[0]), optional) == [{"text": "a"}]
     with pytest.raises(UserError, match=r"b.jsonl:2: no key 'gold'"):
         cells(write("b.jsonl", "\n".join(reversed(lines))), optional)
+    with pytest.raises(UserError, match=r"c.jsonl:2: a key 'gold'; expected it in every row or in"):
+        cells(write("c.jsonl", "\n".join(lines)), optional)
 
 
 @pytest.mark.parametrize(

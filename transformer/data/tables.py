@@ -156,6 +156,8 @@ def _json_rows(path: str, columns: Columns, setting: str) -> Iterator[Row]:
             raise UserError(f"{place}: expected a JSON object, found {line.strip()[:40]}")
         if lacking is None:
             lacking = {r for r, n in names.items() if r in columns.optional and n not in record}
+        if extra := [names[role] for role in lacking if names[role] in record]:
+            raise UserError(f"{place}: a key {extra[0]!r}; expected it in every row or in none")
         wanted = {role: name for role, name in names.items() if role not in lacking}
         yield Row(place, {role: _json_text(record, name, place) for role, name in wanted.items()})
 
