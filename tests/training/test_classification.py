@@ -151,6 +151,17 @@ def test_a_label_unknown_in_training_is_named(trained, config, tmp_path, capsys)
     assert capsys.readouterr().err == expected
 
 
+def test_the_classes_of_a_trained_model_keep_their_order(trained, capsys):
+    arguments = ["evaluate", "--checkpoint", str(trained[0]), "--data.labels"]
+    for names in (("yes", "no"), ("a", "b", "c")):
+        assert main([*arguments, *names]) == 2
+        expected = f"data.labels = {names}: expected ('no', 'yes'), in the order of the model's"
+        assert expected in capsys.readouterr().err
+    # Other names of the same outputs are right, but not those of this file.
+    assert main([*arguments, "negative", "positive"]) == 2
+    assert "label 'yes': expected one of negative, positive" in capsys.readouterr().err
+
+
 def test_classify_writes_a_line_for_each_line(trained, capsys, monkeypatch):
     text = b"it is good so\n\nit is awful" + b" so" * 40 + b"\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))

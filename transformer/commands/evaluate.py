@@ -84,6 +84,7 @@ class Evaluate(OnCheckpoint):
             if (path := getattr(self, option)) is not None:
                 require_folder(f"--{option.replace('_', '-')}", path)
         model, params, tokenizer, config = self.load_any()
+        self._check_labels(config.data.labels)
         asked = (self.split,) if self.split else ("validation", "test")
         decoder = config.model.architecture == "decoder"
         data = prepare(self.data, tokenizer, asked, console.print, decoder)
@@ -151,6 +152,16 @@ class Evaluate(OnCheckpoint):
         if self.table:
             console.print(_table(sources, outputs, references, self.table))
         return describe(scored_by_errors(self.data), outputs, references)
+
+    def _check_labels(self, known: tuple[str, ...]) -> None:
+        """In another order they would be names of other outputs."""
+        given = self.data.labels
+        fitting = len(given) == len(known) and not set(given) & set(known)
+        if known and given != known and not fitting:
+            raise UserError(
+                f"data.labels = {given}: expected {known}, in the order of the model's outputs, or "
+                "as many other names"
+            )
 
     def _check_head(self, model: Model, split: _Labelled | SpanSplit) -> Any:
         """The network, if it can do what the split asks for, and there is something to do."""
