@@ -179,6 +179,15 @@ LEXICON = dict(
     zip(["ein", "zwei", "rot", "blau", "Haus", "Hund", "läuft", "schläft"],
         ["one", "two", "red", "blue", "house", "dog", "runs", "sleeps"], strict=True)
 )  # fmt: skip
+
+
+def test_mistakes_are_one_line_where_boxes_cannot_be_drawn(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "latin-1"))
+    config = str(ROOT / "configs/quickstart.py")
+    assert main(["train", "--config", config, "--workdir", "w", "--decode.beam-size", "0"]) == 2
+    assert capsys.readouterr().err == "error: decode.beam_size = 0: expected at least 1\n"
+
+
 SMALL = [
     "--model.num-layers", "1", "--model.model-dim", "16", "--model.ff-dim", "24",
     "--model.num-heads", "2", "--model.dropout", "0",

@@ -156,10 +156,13 @@ def _peek(arguments: Sequence[str], option: str) -> str | None:
 
 
 def _one_line(box: str) -> str:
-    """The first message in a box drawn by tyro."""
+    """The first message in a box drawn by tyro, or if the output knows no such characters between
+    lines of "-", the title above."""
     lines = [line.strip("│ ").strip() for line in box.split("\n")]
+    if rules := [i for i, line in enumerate(lines) if re.fullmatch("-+", line)]:
+        lines = lines[rules[0] + 1 :]
     body = [line for line in lines if not line.startswith("╭")]
-    end = next((i for i, line in enumerate(body) if re.fullmatch(r"[─╰╯]+", line)), len(body))
+    end = next((i for i, line in enumerate(body) if re.fullmatch(r"[─╰╯]+|-+", line)), len(body))
     text = " ".join(line for line in body[:end] if line)
     return re.sub(r"^Error parsing (--\S+|\w+): ", lambda m: _place(m[1]), text)
 
