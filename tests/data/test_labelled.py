@@ -117,6 +117,8 @@ def test_classes_are_the_training_labels_sorted_or_those_given():
 def test_a_class_without_examples_is_an_error():
     with pytest.raises(UserError, match=r"'c' has no example in the training split; .*found a, b"):
         class_names(("a", "b", "c"), labelled("a", "b"))
+    with pytest.raises(UserError, match=r"labels = .*: expected the classes, as there is no train"):
+        class_names((), None)
     with pytest.raises(UserError, match="found only a; expected two or more"):
         class_names((), labelled("a", "a"))
 

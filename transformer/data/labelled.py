@@ -151,6 +151,8 @@ def class_names(given: Sequence[str], train: Labelled | None) -> tuple[str, ...]
     """
     found = sorted(set(train.labels)) if train else []
     names = tuple(given) or (train.names if train else ()) or tuple(found)
+    if not names:
+        raise UserError("data.labels = (): expected the classes, as there is no training split")
     if len(names) < 2:
         raise UserError(f"data.labels: found only {', '.join(names)}; expected two or more classes")
     missing = [name for name in names if train and name not in found]
