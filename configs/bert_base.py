@@ -13,9 +13,8 @@ is); the published one is
 
 256 rows a step, here 8 micro-batches of 32. The first 900,000 of a million steps have rows of 128
 tokens and the others, the second command, of 512; the rate falls along one line over both, to a
-tenth in the first and to 0 in the second. Adam's moments begin anew between them. Decay is on
-kernels and not on embeddings, unlike the published program's. Whole words are hidden with
---data.whole-words.
+tenth in the first and to 0 in the second. Adam's moments begin anew between them. Whole words are
+hidden with --data.whole-words.
 """
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
@@ -62,6 +61,7 @@ config = Config(
         epsilon=1e-6,
         clip_norm=1.0,
         weight_decay=0.01,
+        decay_embeddings=True,
     ),
     train=TrainConfig(steps=900_000, accumulate=8, label_smoothing=0.0, eval_every=10_000),
 )

@@ -36,6 +36,7 @@ config = Config(
         epsilon=1e-6,
         clip_norm=1.0,
         weight_decay=0.01,
+        decay_embeddings=True,
     ),
     train=TrainConfig(
         epochs=3,

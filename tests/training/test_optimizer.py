@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from transformer.config import OptimizerConfig
-from transformer.training.optimizer import kernels, make_optimizer, make_schedule
+from transformer.training.optimizer import decaying, make_optimizer, make_schedule
 
 PARAMS: Any = {
     "embedding": {"embedding": jnp.full((5, 3), 2.0)},
@@ -86,7 +86,26 @@ def test_decay_shrinks_kernels_only():
     np.testing.assert_allclose(params["layer"]["kernel"], 2.0 * (1 - 0.5 * 0.1), rtol=1e-6)
     for leaf in (params["layer"]["bias"], *params["norm"].values(), *params["embedding"].values()):
         np.testing.assert_array_equal(leaf, 2.0)
-    assert sum(jax.tree.leaves(kernels(PARAMS))) == 1
+    assert sum(jax.tree.leaves(decaying(PARAMS))) == 1
+
+
+def test_embeddings_decay_if_asked_for():
+    """Devlin et al. 2019, appendix A.2: the published program spares biases and norms alone."""
+    config = OptimizerConfig(
+        schedule="constant",
+        learning_rate=0.5,
+        warmup_steps=0,
+        weight_decay=0.1,
+        decay_embeddings=True,
+    )
+    optimizer = make_optimizer(config, make_schedule(config, 512, 10))
+    zeros = jax.tree.map(jnp.zeros_like, PARAMS)
+    updates, _ = optimizer.update(zeros, optimizer.init(PARAMS), PARAMS)
+    params: Any = optax.apply_updates(PARAMS, updates)
+    for leaf in (params["layer"]["kernel"], params["embedding"]["embedding"]):
+        np.testing.assert_allclose(leaf, 2.0 * (1 - 0.5 * 0.1), rtol=1e-6)
+    for leaf in (params["layer"]["bias"], *params["norm"].values()):
+        np.testing.assert_array_equal(leaf, 2.0)
 
 
 def test_clipping_scales_the_whole_gradient():

@@ -30,7 +30,9 @@ class OptimizerConfig:
     clip_norm: float | None = None
     """Scale gradients down to this global norm; None: leave them."""
     weight_decay: float = 0.0
-    """Decoupled decay, on kernels only (not on biases, norms or embeddings)."""
+    """Decoupled decay, on kernels (not on biases and norms)."""
+    decay_embeddings: bool = False
+    """Let the tables of tokens, positions and segments decay too (BERT)."""
 
     def __post_init__(self) -> None:
         require(self.learning_rate > 0, "optimizer.learning_rate", self.learning_rate, "above 0")

@@ -46,7 +46,8 @@ class Encoder(nn.Module):
             outputs = _OUTPUTS.get(c.head, c.num_classes)
             if outputs is None:
                 raise UserError("model.num_classes = None: expected the number of classes")
-            self.classifier_dropout = Dropout(c.dropout)
+            # The published programs have none before the logits of spans.
+            self.classifier_dropout = Dropout(0.0 if c.head == "span" else c.dropout)
             self.classifier = Linear(outputs, ("embed", None), kernel_init=init)
 
     @property

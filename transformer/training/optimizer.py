@@ -44,13 +44,17 @@ def make_schedule(config: OptimizerConfig, model_dim: int, total_steps: int) -> 
     return schedule
 
 
-def kernels(params: optax.Params) -> optax.Params:
-    """True for every leaf named ``kernel``: what weight decay applies to."""
+_TABLES = ("embedding", "positions", "segments", "output")
 
-    def is_kernel(path: tuple, _: Array) -> bool:
-        return getattr(path[-1], "key", None) == "kernel"
 
-    return jax.tree_util.tree_map_with_path(is_kernel, params)
+def decaying(params: optax.Params, tables: bool = False) -> optax.Params:
+    """True for what weight decay applies to: every ``kernel``, and if asked for the `tables`."""
+    names = ("kernel", *(_TABLES if tables else ()))
+
+    def decays(path: tuple, _: Array) -> bool:
+        return getattr(path[-1], "key", None) in names
+
+    return jax.tree_util.tree_map_with_path(decays, params)
 
 
 def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.GradientTransformation:
@@ -67,7 +71,9 @@ def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.Gradien
     return optax.chain(
         clip,
         optax.scale_by_adam(config.beta1, config.beta2, config.epsilon),
-        optax.add_decayed_weights(config.weight_decay, mask=kernels),
+        optax.add_decayed_weights(
+            config.weight_decay, mask=lambda params: decaying(params, config.decay_embeddings)
+        ),
         # optax counts updates from 0, the schedules steps from 1.
         optax.scale_by_learning_rate(lambda count: schedule(jnp.asarray(count) + 1)),
     )
