@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -379,7 +380,7 @@ def test_inspect_lists_parameters_and_their_shares(run, trained):
     header, *rows, total = out.splitlines()
     assert header.split() == ["parameter", "shape", "axes", "split", "over", "per", "device"]
     loaded = load_for_inference(trained)
-    leaves = flatten_dict(loaded.params, sep="/")
+    leaves: dict[str, Any] = dict(flatten_dict(loaded.params, sep="/"))
     assert {row.split()[0] for row in rows} == set(leaves)
     up = next(row for row in rows if row.startswith("decoder/layer_0/feed_forward/up/kernel"))
     rows_, columns = leaves["decoder/layer_0/feed_forward/up/kernel"].shape

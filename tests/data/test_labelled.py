@@ -12,6 +12,7 @@ from transformer.data.labelled import (
     label_values,
     read_labelled,
 )
+from transformer.data.sources import SplitName
 from transformer.errors import UserError
 
 
@@ -27,7 +28,7 @@ def config(settings):
     return make
 
 
-def read(config, split="train", log=quiet) -> Labelled:
+def read(config, split: SplitName = "train", log=quiet) -> Labelled:
     found = read_labelled(config, split, log)
     assert found is not None
     return found
@@ -142,8 +143,13 @@ class Glue(tfds.core.GeneratorBasedBuilder):
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=n) for n in ("cola", "mnli", "snli", "stsb")]  # noqa: RUF012
 
+    @property
+    def _kind(self) -> str:
+        assert self.builder_config is not None
+        return str(self.builder_config.name)
+
     def _info(self) -> tfds.core.DatasetInfo:
-        text, name = tfds.features.Text(), self.builder_config.name
+        text, name = tfds.features.Text(), self._kind
         label = tfds.features.ClassLabel(names=["unacceptable", "acceptable"])
         texts = {"sentence": text}
         if name != "cola":
@@ -158,11 +164,11 @@ class Glue(tfds.core.GeneratorBasedBuilder):
         return tfds.core.DatasetInfo(builder=self, description="GLUE.", features=features)
 
     def _split_generators(self, dl_manager):
-        held_out = "test_matched" if self.builder_config.name == "mnli" else "test"
+        held_out = "test_matched" if self._kind == "mnli" else "test"
         return {name: self._generate_examples(name) for name in ("train", held_out)}
 
     def _generate_examples(self, split):
-        kind = self.builder_config.name
+        kind = self._kind
         for i in range(3):
             labels = {"cola": [1, 0, 1], "mnli": [2, 0, 1], "snli": [2, -1, 1]}
             label = labels.get(kind, [2.5, 0.0, 5.0])[i]
