@@ -42,6 +42,7 @@ config = Config(
         epochs=3,
         init_from="runs/bert",
         label_smoothing=0.0,
+        best_by="score",
         eval_every=1000,
         save_every=1000,
     ),

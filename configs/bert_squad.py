@@ -55,6 +55,7 @@ config = Config(
         epochs=3,
         init_from="runs/bert",
         label_smoothing=0.0,
+        best_by="score",
         eval_every=2000,
         save_every=1000,
     ),

@@ -191,6 +191,11 @@ def setting_docs() -> dict[tuple[str, str], str]:
         ),
         (MeshConfig, {"data": 0}, "mesh.data = 0: expected -1, or at least 1"),
         (MeshConfig, {"fsdp": -1}, "mesh.fsdp = -1: expected at least 1"),
+        (
+            Config,
+            {"train": TrainConfig(best_by="score")},
+            "train.best_by = 'score': expected 'loss', because data.objective = 'translation'",
+        ),
         (TrainConfig, {"lm_weight": -0.5}, "train.lm_weight = -0.5: expected 0 or more"),
         (ModelConfig, {"vocab_size": 0}, "model.vocab_size = 0: expected at least 1"),
         (ModelConfig, {"dropout": 1.0}, "model.dropout = 1.0: expected a rate in [0, 1)"),

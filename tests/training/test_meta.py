@@ -1,10 +1,11 @@
 import pytest
 
 from tests.training.test_checkpoint import make_meta, make_state, save
+from transformer.config import Config, DataConfig, ModelConfig, TrainConfig, to_dict
 from transformer.errors import UserError
 from transformer.training.checkpoint import load_for_inference
 from transformer.training.integrity import DamagedCheckpoint
-from transformer.training.meta import Meta, loss_of, read_meta
+from transformer.training.meta import Meta, rank, rank_of, read_meta
 from transformer.training.saving import Checkpoints
 
 
@@ -16,13 +17,31 @@ def test_another_format_is_refused(tmp_path):
         load_for_inference(tmp_path)
 
 
+def test_the_best_checkpoint_of_a_task_with_labels_may_be_that_of_the_highest_score(tmp_path):
+    """With spans the loss has been lowest long before the answers were best."""
+    data, encoder = DataConfig("spans", train=("a.json",)), ModelConfig("encoder")
+    config = to_dict(Config(encoder, data, train=TrainConfig(best_by="score")))
+    metas = [
+        Meta(step, config, {}, "", validation={"loss": loss, "f1": f1, "exact_match": 0.1})
+        for step, loss, f1 in [(1, 2.6, 0.39), (2, 2.8, 0.49), (3, 2.9, 0.45)]
+    ]
+    assert [rank(meta) for meta in metas] == [-0.39, -0.49, -0.45]
+    assert rank(Meta(4, config, {}, "")) is None
+    by_loss = to_dict(Config(encoder, data))
+    assert rank(Meta(5, by_loss, {}, "", validation={"loss": 2.6, "f1": 0.39})) == 2.6
+    for meta in metas:
+        with Checkpoints(tmp_path / "checkpoints", 1) as checkpoints:
+            checkpoints.save(make_state(meta.step), meta)
+    assert {p.name for p in (tmp_path / "checkpoints").iterdir()} == {"2", "3"}
+
+
 def test_a_checkpoint_that_lost_its_checksums_is_damaged(tmp_path):
     folder = save(tmp_path, [1.5]) / "checkpoints" / "1"
-    assert loss_of(folder) == 1.5
+    assert rank_of(folder) == 1.5
     (folder / "checksums.json").unlink()
     with pytest.raises(DamagedCheckpoint, match=r"\(no checksums\.json\)"):
         read_meta(folder)
-    assert loss_of(folder) is None
+    assert rank_of(folder) is None
 
 
 def test_format_1_had_no_checksums(tmp_path):

@@ -58,7 +58,7 @@ class OnCheckpoint(Command):
     checkpoint: str = tyro.MISSING
     """The --workdir of a training run, or one checkpoint's directory."""
     step: str = "best"
-    """Which checkpoint: best (lowest validation loss), last, a number, or average:N (the mean of
+    """Which checkpoint: best (see train.best_by), last, a number, or average:N (the mean of
     the last N)."""
 
     required: ClassVar = ("checkpoint",)

@@ -6,13 +6,14 @@ when a dataclass is built, so a `Config` that exists is a valid one.
 
 from transformer.config.data import DataConfig
 from transformer.config.decoding import DecodeConfig
-from transformer.config.experiment import Config, from_dict, head_of, load, to_dict
+from transformer.config.experiment import SCORES, Config, from_dict, head_of, load, to_dict
 from transformer.config.generation import GenerateConfig, SamplingConfig
 from transformer.config.mesh import MeshConfig
 from transformer.config.model import Head, ModelConfig
 from transformer.config.training import OptimizerConfig, TrainConfig
 
 __all__ = [
+    "SCORES",
     "Config",
     "DataConfig",
     "DecodeConfig",

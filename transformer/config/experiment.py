@@ -60,6 +60,12 @@ class Config:
             self.model.segment_types,
             "2, or 0 for none, because data.next_sentence = True",
         )
+        require(
+            self.train.best_by == "loss" or objective in SCORES,
+            "train.best_by",
+            self.train.best_by,
+            f"'loss', because data.objective = {objective!r}",
+        )
         longest = self.model.max_positions
         if (name := _LENGTHS.get(objective)) and longest is not None:
             length = getattr(self.data, name)
@@ -100,6 +106,16 @@ _ARCHITECTURES = {
     "multiple_choice": ("encoder",),
     "spans": ("encoder",),
 }
+
+
+SCORES = {
+    "classification": "accuracy",
+    "regression": "pearson",
+    "token_labels": "f1",
+    "multiple_choice": "accuracy",
+    "spans": "f1",
+}
+"""What a task with labels is judged by, by its objective: a name among its metrics."""
 
 
 def head_of(objective: Objective) -> Head:

@@ -96,8 +96,12 @@ class TrainConfig:
     """Steps between checkpoints."""
     keep: int = 3
     """Latest checkpoints kept. (The first is saved before step 1, with the number 0.)"""
+    best_by: Literal["loss", "score"] = "loss"
+    """What the best checkpoint has: the lowest validation loss, or of tasks with labels the highest
+    score (accuracy of classes and choices, Pearson correlation of numbers, F1 of labels of words
+    and of spans)."""
     keep_best: int = 1
-    """Checkpoints with the lowest validation loss that are kept besides."""
+    """How many of the best checkpoints are kept besides."""
     keep_every: int | None = None
     """Keep besides each checkpoint whose step is a multiple of this, step 0 too; None: no more."""
 

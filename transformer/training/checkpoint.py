@@ -19,7 +19,7 @@ import orbax.checkpoint as ocp
 from transformer.config import Config, from_dict
 from transformer.errors import UserError
 from transformer.training.integrity import DamagedCheckpoint, verify
-from transformer.training.meta import Meta, loss_of, read_meta, readable
+from transformer.training.meta import Meta, rank_of, read_meta, readable
 from transformer.training.state import TrainState
 
 
@@ -92,7 +92,7 @@ def load_for_inference(
     Args:
         path: a run's working directory, its ``checkpoints`` folder, or a single
             checkpoint's folder (where ``step`` is not looked at).
-        step: ``"best"`` (lowest validation loss; the last one if none was evaluated),
+        step: ``"best"`` (see ``train.best_by``; the last one if none was evaluated),
             ``"last"``, a step's number, or ``"average:N"`` for the mean of the last N
             (step 0, which nothing was learnt in, is not among them if there are others).
         say: is told of each checkpoint that is passed over; it prints on standard error.
@@ -171,10 +171,10 @@ def _locate(
 
 
 def _best_first(folders: Sequence[Path]) -> list[Path]:
-    """By validation loss, and after these, latest first, those without."""
-    losses = {folder: loss_of(folder) for folder in folders}
+    """By rank, and after these, latest first, those without."""
+    ranks = {folder: rank_of(folder) for folder in folders}
     # A stable sort: of equals, the latest.
-    return sorted(folders, key=lambda f: (losses[f] is None, losses[f] or 0.0))
+    return sorted(folders, key=lambda f: (ranks[f] is None, ranks[f] or 0.0))
 
 
 def _first_intact(folders: Sequence[Path], check: _Check, say: Callable[[str], None]) -> Path:

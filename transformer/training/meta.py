@@ -8,6 +8,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
+from transformer.config import SCORES, from_dict
 from transformer.errors import UserError
 from transformer.training.integrity import (
     CHECKSUMS_FILE,
@@ -76,10 +77,19 @@ def write_validation(checkpoint: Path, metrics: dict[str, float]) -> None:
     write_checked(checkpoint / VALIDATION_FILE, metrics)
 
 
-def loss_of(checkpoint: Path) -> float | None:
-    """The validation loss after its step; None where it was not evaluated or is damaged."""
+def rank(meta: Meta) -> float | None:
+    """What the best checkpoint has least of (see ``train.best_by``); None where not evaluated."""
+    validation, config = meta.validation or {}, from_dict(meta.config)
+    if config.train.best_by == "loss":
+        return validation.get("loss")
+    score = validation.get(SCORES[config.data.objective])
+    return None if score is None else -score
+
+
+def rank_of(checkpoint: Path) -> float | None:
+    """As `rank`; None too where the checkpoint is damaged."""
     try:
-        return (read_meta(checkpoint).validation or {}).get("loss")
+        return rank(read_meta(checkpoint))
     except DamagedCheckpoint:
         return None
 

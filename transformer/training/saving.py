@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from orbax.checkpoint.checkpoint_managers import PreservationPolicy
 from transformer.errors import UserError
 from transformer.training.checkpoint import steps_in
 from transformer.training.integrity import write_checksums
-from transformer.training.meta import Meta, loss_of, write_validation
+from transformer.training.meta import Meta, rank, rank_of, read_meta, write_validation
 from transformer.training.orbax_noise import silence_orbax
 from transformer.training.state import TrainState
 
@@ -49,7 +49,7 @@ class Checkpoints:
     Args:
         directory: it is made; what an earlier process left unfinished in it is deleted.
         keep: this many latest ones are kept,
-        keep_best: and this many with the lowest validation loss,
+        keep_best: and this many of the best (see `rank`),
         keep_every: and all whose step is a multiple of this.
         say: is told of a save that failed, but the one of step 0 (nothing is lost by stopping
             then); without it, that is an error.
@@ -76,8 +76,8 @@ class Checkpoints:
         self._saving: int | None = None
         self._unsaved: SaveFailed | None = None
         self._leftover: Path | None = None
-        losses = {step: loss_of(self.path(step)) for step in steps_in(self.directory)}
-        self._policy = _Policy(losses, keep, keep_best, keep_every)
+        ranks = {step: rank_of(self.path(step)) for step in steps_in(self.directory)}
+        self._policy = _Policy(ranks, keep, keep_best, keep_every)
         self._manager: ocp.CheckpointManager | None = None
 
     def __enter__(self) -> "Checkpoints":
@@ -118,7 +118,7 @@ class Checkpoints:
             )
         self._free()
         self._saving = meta.step
-        self._policy.losses[meta.step] = (meta.validation or {}).get("loss")
+        self._policy.ranks[meta.step] = rank(meta)
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(asdict(meta))
         )
@@ -166,7 +166,7 @@ class Checkpoints:
         Raises:
             SaveFailed: they cannot be written, and there is no ``say`` to be told so.
         """
-        self._policy.losses[step] = metrics.get("loss")
+        self._policy.ranks[step] = rank(replace(read_meta(self.path(step)), validation=metrics))
         try:
             write_validation(self.path(step), metrics)
         except OSError as error:
@@ -223,30 +223,30 @@ class _Policy(PreservationPolicy):
     """`kept`, as Orbax asks for it."""
 
     def __init__(
-        self, losses: dict[int, float | None], keep: int, best: int, every: int | None
+        self, ranks: dict[int, float | None], keep: int, best: int, every: int | None
     ) -> None:
-        self.losses = losses
+        self.ranks = ranks
         self._rule = keep, best, every
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
         steps = [info.step for info in checkpoints]
-        chosen = kept({step: self.losses.get(step) for step in steps}, *self._rule)
+        chosen = kept({step: self.ranks.get(step) for step in steps}, *self._rule)
         return [step in chosen for step in steps]
 
 
-def kept(losses: Mapping[int, float | None], keep: int, best: int, every: int | None) -> set[int]:
+def kept(ranks: Mapping[int, float | None], keep: int, best: int, every: int | None) -> set[int]:
     """The steps to keep: the last ones, the best ones and multiples, 0 among these.
 
     Args:
-        losses: validation loss of each step there is; None where it was not evaluated.
+        ranks: of each step there is; None where it was not evaluated.
         keep: how many of the latest.
-        best: how many of those with the lowest loss; of equals, the latest.
+        best: how many of those with the lowest rank; of equals, the latest.
         every: all multiples of this; None: none.
     """
-    evaluated = [step for step in losses if losses[step] is not None]
-    ranked = sorted(evaluated, key=lambda step: (losses[step], -step))
-    multiples = [step for step in losses if every is not None and step % every == 0]
-    return {*sorted(losses)[-keep:], *ranked[:best], *multiples}
+    evaluated = [step for step in ranks if ranks[step] is not None]
+    ranked = sorted(evaluated, key=lambda step: (ranks[step], -step))
+    multiples = [step for step in ranks if every is not None and step % every == 0]
+    return {*sorted(ranks)[-keep:], *ranked[:best], *multiples}
 
 
 def set_aside(directory: Path, after: int) -> None:
