@@ -92,6 +92,7 @@ TESTED_IN = {
     "models/cache.py": "models/test_decoder.py",
     "data/symbols.py": "data/test_tokenizer.py",
     "data/objectives.py": "training/test_loop.py",
+    "training/heads.py": "training/test_losses.py",
     "training/evaluation.py": "training/test_loop.py",
     "training/state.py": "training/test_step.py",
 }

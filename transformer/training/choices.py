@@ -1,25 +1,22 @@
 """How well an encoder chooses the right ending on a held-out split."""
 
-from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.batches import Batch, prefetch
 from transformer.data.choices import ChoiceSplit
 from transformer.data.objectives import held_out_batches
 from transformer.data.tokenizer import Tokenizer
 from transformer.models.encoder import Encoder
-from transformer.training.metrics import class_scores
+from transformer.training.heads import make_predict, predict_all
+from transformer.training.metrics import class_scores, mean_nll
 
 
 class ChoiceEvaluator:
     """Evaluates parameters on one split, every example of it once.
 
-    ``loss`` is the mean cross-entropy of the right endings; by it the best checkpoint is chosen.
+    ``loss`` is the mean cross-entropy of the right endings.
     """
 
     def __init__(
@@ -27,14 +24,12 @@ class ChoiceEvaluator:
     ) -> None:
         self._split = split
         self._batches = held_out_batches(split, data, tokenizer)
-        self._choose = make_choose(model)
+        self._predict = make_predict(model)
 
     def __call__(self, params: Any) -> dict[str, float]:
         """``loss`` and the scores."""
-        outputs, labels = self.outputs(params), self._split.labels
-        right = outputs[np.arange(len(labels)), labels].astype(np.float64)
-        loss = float(-np.log(np.maximum(right, 1e-30)).mean())
-        return {"loss": loss, **self.scores(outputs)}
+        outputs = self.outputs(params)
+        return {"loss": mean_nll(outputs, self._split.labels), **self.scores(outputs)}
 
     def scores(self, outputs: np.ndarray) -> dict[str, float]:
         """Of what `outputs` returned: `choice_scores`."""
@@ -42,26 +37,8 @@ class ChoiceEvaluator:
 
     def outputs(self, params: Any) -> np.ndarray:
         """The probability of each example's endings, float32 ``[N, C]``, in the split's order."""
-        found = np.zeros((len(self._split), self._split.choices), np.float32)
-        for _, batch in prefetch(self._batches, 0, self._batches.steps_per_epoch):
-            rows = batch["ids"] >= 0
-            found[batch["ids"][rows]] = np.asarray(self._choose(params, batch))[rows]
-        return found
-
-
-def make_choose(model: Encoder) -> Callable[[Any, Batch], jax.Array]:
-    """Builds ``choose(params, batch) -> probabilities``, float32 ``[R, C]``."""
-
-    @jax.jit
-    def choose(params: Any, inputs: jax.Array, token_types: jax.Array) -> jax.Array:
-        rows, types = (array.reshape(-1, array.shape[-1]) for array in (inputs, token_types))
-        hidden: Any = model.apply({"params": params}, rows, token_types=types, method="hidden")
-        logits: Any = model.apply({"params": params}, hidden, method="classify")
-        return jax.nn.softmax(logits.reshape(inputs.shape[:2]))
-
-    return lambda params, batch: choose(
-        params, jnp.asarray(batch["inputs"]), jnp.asarray(batch["token_types"])
-    )
+        size = len(self._split), self._split.choices
+        return predict_all(self._predict, params, self._batches, *size)
 
 
 def choice_scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -1,14 +1,11 @@
 """How well the classes, or the numbers, of texts in a held-out split are found."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.batches import Batch, prefetch
 from transformer.data.classification import ClassSplit, InputMaker
 from transformer.data.labelled import is_paired
 from transformer.data.objectives import held_out_batches
@@ -16,17 +13,16 @@ from transformer.data.plan import length_batches
 from transformer.data.tokenizer import Tokenizer
 from transformer.models.classifier import Classifier
 from transformer.models.encoder import Encoder
-from transformer.training.metrics import class_scores, value_scores
-
-_READ = ("inputs", "token_types", "ends")
+from transformer.training.heads import make_predict, predict_all
+from transformer.training.metrics import class_scores, mean_nll, value_scores
 
 
 class ClassEvaluator:
     """Evaluates parameters on one split, every example of it once.
 
     ``loss`` is the mean cross-entropy of the classes alone, without the auxiliary loss of the
-    tokens, or the mean squared error of numbers; by it the best checkpoint is chosen. The scores
-    are those of `class_scores`, or of `value_scores`.
+    tokens, or the mean squared error of numbers. The scores are those of `class_scores`, or of
+    `value_scores`.
     """
 
     def __init__(
@@ -34,14 +30,13 @@ class ClassEvaluator:
     ) -> None:
         self._split = split
         self._batches = held_out_batches(split, data, tokenizer)
-        self._classify = make_classify(model)
+        self._predict = make_predict(model)
 
     def __call__(self, params: Any) -> dict[str, float]:
         """``loss`` and the scores."""
         outputs, labels = self.outputs(params), self._split.labels
         if self._split.names:
-            right = outputs[np.arange(len(labels)), labels].astype(np.float64)
-            loss = float(-np.log(np.maximum(right, 1e-30)).mean())
+            loss = mean_nll(outputs, labels)
         else:
             loss = float(((outputs[:, 0].astype(np.float64) - labels) ** 2).mean())
         return {"loss": loss, **self.scores(outputs)}
@@ -59,11 +54,8 @@ class ClassEvaluator:
         Returns:
             float32 ``[examples, classes]``, or ``[examples, 1]``.
         """
-        found = np.zeros((len(self._split), len(self._split.names) or 1), np.float32)
-        for _, batch in prefetch(self._batches, 0, self._batches.steps_per_epoch):
-            rows = batch["ids"] >= 0
-            found[batch["ids"][rows]] = np.asarray(self._classify(params, batch))[rows]
-        return found
+        size = len(self._split), len(self._split.names) or 1
+        return predict_all(self._predict, params, self._batches, *size)
 
 
 class TextClassifier:
@@ -93,7 +85,7 @@ class TextClassifier:
         self.names, self.paired, self.cut = data.labels, is_paired(data), 0
         self._params, self._tokenizer, self._batch_tokens = params, tokenizer, batch_tokens
         self._inputs = InputMaker(tokenizer, self.paired, data.max_length)
-        self._classify = make_classify(model)
+        self._predict = make_predict(model)
         self._most = data.max_length
 
     def __call__(self, texts: Sequence[tuple[str, str]]) -> np.ndarray:
@@ -111,24 +103,8 @@ class TextClassifier:
         found = np.zeros((len(texts), len(self.names) or 1), np.float32)
         for rows, count, length in length_batches(lengths, self._batch_tokens, self._most):
             batch = self._inputs([pairs[i] for i in rows], count, length)
-            found[rows] = np.asarray(self._classify(self._params, batch))[: len(rows)]
+            found[rows] = np.asarray(self._predict(self._params, batch))[: len(rows)]
         return found
-
-
-def make_classify(model: Classifier | Encoder) -> Callable[[Any, Batch], jax.Array]:
-    """Builds ``classify(params, batch)``: probabilities float32 ``[R, classes]``, or with the head
-    regression numbers ``[R, 1]``."""
-
-    @jax.jit
-    def classify(params: Any, batch: Any) -> jax.Array:
-        ends: Any = {name: batch.pop(name) for name in ("ends",) if name in batch}
-        hidden: Any = model.apply({"params": params}, **batch, method="hidden")
-        outputs: Any = model.apply({"params": params}, hidden, **ends, method="classify")
-        return outputs if model.config.head == "regression" else jax.nn.softmax(outputs)
-
-    return lambda params, batch: classify(
-        params, {name: jnp.asarray(batch[name]) for name in _READ if name in batch}
-    )
 
 
 def describe_classes(scores: dict[str, float], examples: int) -> list[str]:

@@ -4,18 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from transformer.functional.losses import LossSums, cross_entropy, linear_cross_entropy
 from transformer.models.build import Model
 from transformer.models.encoder import Encoder
-
-Batch = Mapping[str, Array | np.ndarray]
-"""See `transformer.data.batches.Batch`."""
-
-# What the networks read of a batch, by the names of their arguments.
-_MODEL_INPUTS = ("source", "inputs", "segments", "positions", "token_types")
+from transformer.training.heads import Batch, head_outputs, read_hidden
 
 
 def loss_sums(
@@ -47,51 +41,38 @@ def loss_sums(
         "rngs": None if dropout_key is None else {"dropout": dropout_key},
     }
 
-    def call(method: str, *arguments: Any, **named: Any) -> Any:
-        return model.apply({"params": params}, *arguments, **named, method=method)
+    def call(method: str, *arguments: Any) -> Any:
+        return model.apply({"params": params}, *arguments, method=method)
 
     arrays = {name: jnp.asarray(array) for name, array in batch.items()}
-    if model.config.head == "multiple_choice":  # each choice is a row of the network
-        rows = {name: arrays[name] for name in _MODEL_INPUTS if name in batch}
-        arrays |= {name: array.reshape(-1, array.shape[-1]) for name, array in rows.items()}
-    inputs = {name: arrays[name] for name in _MODEL_INPUTS if name in batch}
-    hidden = call("hidden", **inputs, **mode)
-    match model.config.head:
-        case "language_model" if isinstance(model, Encoder):
-            vectors = call("masked", hidden, arrays["places"])
-            sums = _token_sums(model, params, vectors, arrays, label_smoothing)
-            if not model.config.next_sentence:
-                return sums
-            # The weights of all pairs have the sum of those of all masked tokens, so that one
-            # division makes both means; the host, which knows the whole batch, sees to it.
-            follows, weights = arrays["follows"], arrays["follow_weights"]
-            pairs = cross_entropy(call("follows", hidden), jnp.maximum(follows, 0), weights)
-            return sums._replace(loss=sums.loss + pairs.loss)
-        case "classification" if not isinstance(model, Encoder):
-            sums = _class_sums(call("classify", hidden, arrays["ends"], **mode), arrays["labels"])
-            if not lm_weight:
-                return sums
-            tokens = _token_sums(model, params, hidden, arrays, label_smoothing)
-            return sums._replace(loss=sums.loss + lm_weight * tokens.loss)
-        case "classification":
-            return _class_sums(call("classify", hidden, **mode), arrays["labels"])
-        case "multiple_choice":
-            logits = call("classify", hidden, **mode).reshape(len(arrays["labels"]), -1)
-            return _class_sums(logits, arrays["labels"])
-        case "token_labels":
-            return _class_sums(call("label_tokens", hidden, **mode), arrays["labels"])
-        case "regression":
-            errors = call("classify", hidden, **mode)[:, 0] - arrays["values"]
-            squares = jnp.sum(arrays["weights"] * errors**2)
-            return LossSums(squares, squares, arrays["weights"].sum())
-        case "span":
-            logits = call("label_tokens", hidden, **mode)
-            logits = jnp.where(inputs["inputs"][..., None] == model.config.pad_id, -1e9, logits)
-            first = _class_sums(logits[..., 0], arrays["starts"])
-            last = _class_sums(logits[..., 1], arrays["ends"])
-            return LossSums((first.loss + last.loss) / 2, (first.nll + last.nll) / 2, first.weight)
-        case _:
+    hidden = read_hidden(model, params, arrays, mode)
+    head, encoder = model.config.head, isinstance(model, Encoder)
+    if head == "language_model":
+        if not encoder:
             return _token_sums(model, params, hidden, arrays, label_smoothing)
+        vectors = call("masked", hidden, arrays["places"])
+        sums = _token_sums(model, params, vectors, arrays, label_smoothing)
+        if not model.config.next_sentence:
+            return sums
+        # The weights of all pairs have the sum of those of all masked tokens, so that one
+        # division makes both means; the host, which knows the whole batch, sees to it.
+        follows, weights = arrays["follows"], arrays["follow_weights"]
+        pairs = cross_entropy(call("follows", hidden), jnp.maximum(follows, 0), weights)
+        return sums._replace(loss=sums.loss + pairs.loss)
+    outputs = head_outputs(model, params, arrays, hidden, mode)
+    if head == "regression":
+        errors = outputs[:, 0] - arrays["values"]
+        squares = jnp.sum(arrays["weights"] * errors**2)
+        return LossSums(squares, squares, arrays["weights"].sum())
+    if head == "span":
+        first = _class_sums(outputs[..., 0], arrays["starts"])
+        last = _class_sums(outputs[..., 1], arrays["ends"])
+        return LossSums((first.loss + last.loss) / 2, (first.nll + last.nll) / 2, first.weight)
+    sums = _class_sums(outputs, arrays["labels"])
+    if encoder or not lm_weight:
+        return sums
+    tokens = _token_sums(model, params, hidden, arrays, label_smoothing)
+    return sums._replace(loss=sums.loss + lm_weight * tokens.loss)
 
 
 def _class_sums(logits: Any, labels: Any) -> LossSums:

@@ -116,6 +116,17 @@ def class_scores(predictions: np.ndarray, labels: np.ndarray, classes: int) -> d
     }
 
 
+def mean_nll(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean cross-entropy of the right classes.
+
+    Args:
+        probabilities: float32 ``[examples, classes]``.
+        labels: int ``[examples]``, the right ones.
+    """
+    right = probabilities[np.arange(len(labels)), labels].astype(np.float64)
+    return float(-np.log(np.maximum(right, 1e-30)).mean())
+
+
 def value_scores(predictions: np.ndarray, values: np.ndarray) -> dict[str, float]:
     """How well numbers are predicted.
 

@@ -1,10 +1,8 @@
 """How well an encoder finds the answers to questions in texts, and the answers themselves."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import DataConfig
@@ -17,10 +15,8 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.data.windows import SpanSplit, make_windows, row_lengths, window_batch
 from transformer.decoding.spans import KEPT, Spans, best_spans, null_scores, probabilities, top
 from transformer.models.encoder import Encoder
+from transformer.training.heads import Predict, make_predict
 from transformer.training.span_metrics import span_scores
-
-Read = Callable[[Any, Batch], jax.Array]
-"""From parameters and a batch the logits of beginning and of ending, float32 ``[R, T, 2]``."""
 
 
 class Found(NamedTuple):
@@ -52,29 +48,13 @@ class Found(NamedTuple):
         return [split.text(*span) for span in spans]
 
 
-def make_read(model: Encoder) -> Read:
-    """Builds ``read(params, batch)``; padding has no part in the logits."""
-
-    @jax.jit
-    def read(params: Any, inputs: jax.Array, token_types: jax.Array) -> jax.Array:
-        hidden: Any = model.apply(
-            {"params": params}, inputs, token_types=token_types, method="hidden"
-        )
-        logits: Any = model.apply({"params": params}, hidden, method="label_tokens")
-        return jnp.where(inputs[..., None] == model.config.pad_id, -1e9, logits)
-
-    return lambda params, batch: read(
-        params, jnp.asarray(batch["inputs"]), jnp.asarray(batch["token_types"])
-    )
-
-
-def find(read: Read, params: Any, split: SpanSplit, batches: Iterable[Batch]) -> Found:
+def find(predict: Predict, params: Any, split: SpanSplit, batches: Iterable[Batch]) -> Found:
     """The best spans of every question, over all windows of its context.
 
     A span counts in the window in which its first token has most context, as published.
 
     Args:
-        read: from `make_read`.
+        predict: from `make_predict`.
         params: of the model.
         split: the questions.
         batches: with every window of `split` once.
@@ -86,7 +66,7 @@ def find(read: Read, params: Any, split: SpanSplit, batches: Iterable[Batch]) ->
     for batch in batches:
         rows = batch["ids"] >= 0
         ids = batch["ids"][rows]
-        starts, ends = np.moveaxis(np.asarray(read(params, batch))[rows], -1, 0)
+        starts, ends = np.moveaxis(np.asarray(predict(params, batch))[rows], -1, 0)
         shift = windows.shift[ids]
         stop = windows.first[ids] + windows.length[ids] + shift
         low, high = windows.low[ids] + shift, windows.high[ids] + shift
@@ -112,8 +92,8 @@ def _nll(logits: np.ndarray, places: np.ndarray) -> float:
 class SpanEvaluator:
     """Evaluates parameters on one split, every question of it once.
 
-    ``loss`` is the training objective, a mean over the windows; by it the best checkpoint is
-    chosen. The scores are those of `span_scores`.
+    ``loss`` is the training objective, a mean over the windows. The scores are those of
+    `span_scores`.
     """
 
     def __init__(
@@ -121,7 +101,7 @@ class SpanEvaluator:
     ) -> None:
         self._split = split
         self._batches = held_out_batches(split, data, tokenizer)
-        self._read = make_read(model)
+        self._predict = make_predict(model)
 
     def __call__(self, params: Any) -> dict[str, float]:
         """``loss`` and the scores."""
@@ -131,7 +111,7 @@ class SpanEvaluator:
     def find(self, params: Any) -> Found:
         """What the model finds, for `scores`, and for the files of predictions."""
         batches = prefetch(self._batches, 0, self._batches.steps_per_epoch)
-        return find(self._read, params, self._split, (batch for _, batch in batches))
+        return find(self._predict, params, self._split, (batch for _, batch in batches))
 
     def scores(self, found: Found, threshold: float | None = None) -> dict[str, float]:
         """Of what `find` returned; see `predictions` for the threshold."""
@@ -227,7 +207,7 @@ class QuestionAnswerer:
     ) -> None:
         self._params, self._tokenizer, self._data = params, tokenizer, data
         self._threshold, self._batch_tokens, self.cut = threshold, batch_tokens, 0
-        self._read = make_read(model)
+        self._predict = make_predict(model)
 
     def __call__(self, asked: Sequence[tuple[str, str]], places: Sequence[str]) -> list[Answer]:
         """An answer to each.
@@ -249,7 +229,7 @@ class QuestionAnswerer:
         whole = Questions(list(contexts), questions)
         split = make_windows(whole, self._data, self._tokenizer, "", lambda _: None)
         self.cut += split.cut
-        found = find(self._read, self._params, split, self._batches(split))
+        found = find(self._predict, self._params, split, self._batches(split))
         return [self._answer(found, split, number) for number in range(len(asked))]
 
     def _batches(self, split: SpanSplit) -> Iterator[Batch]:

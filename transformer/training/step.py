@@ -13,7 +13,8 @@ from transformer.functional.losses import LossSums
 from transformer.functional.partition import placing
 from transformer.models.build import Model
 from transformer.parallel.sharding import Sharding
-from transformer.training.losses import Batch, loss_sums
+from transformer.training.heads import Batch
+from transformer.training.losses import loss_sums
 from transformer.training.optimizer import Schedule
 from transformer.training.state import TrainState, state_places
 

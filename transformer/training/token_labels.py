@@ -1,21 +1,21 @@
 """How well the labels of words in a held-out split are found."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.batches import Batch, prefetch
+from transformer.data.batches import prefetch
 from transformer.data.objectives import held_out_batches
 from transformer.data.plan import length_batches
 from transformer.data.token_labels import TokenSplit, Words, tokenise_words, word_batch
 from transformer.data.tokenizer import Tokenizer
 from transformer.models.encoder import Encoder
 from transformer.training.entities import are_entities, entity_scores
+from transformer.training.heads import make_predict
+from transformer.training.metrics import mean_nll
 
 
 class TokenEvaluator:
@@ -29,20 +29,18 @@ class TokenEvaluator:
     ) -> None:
         self._split = split
         self._batches = held_out_batches(split, data, tokenizer)
-        self._label = make_label(model)
+        self._predict = make_predict(model)
 
     def __call__(self, params: Any) -> dict[str, float]:
         """``loss`` and the scores."""
-        outputs, labels = self.outputs(params), self._split.labels
-        right = outputs[np.arange(len(labels)), labels].astype(np.float64)
-        loss = float(-np.log(np.maximum(right, 1e-30)).mean())
-        return {"loss": loss, **self.scores(outputs)}
+        outputs = self.outputs(params)
+        return {"loss": mean_nll(outputs, self._split.labels), **self.scores(outputs)}
 
     def outputs(self, params: Any) -> np.ndarray:
         """Each word's probability of each class, float32 ``[words, classes]``."""
         found = np.zeros((len(self._split.labels), len(self._split.names)), np.float32)
         for _, batch in prefetch(self._batches, 0, self._batches.steps_per_epoch):
-            _place(found, batch["words"], np.asarray(self._label(params, batch)))
+            _place(found, batch["words"], np.asarray(self._predict(params, batch)))
         return found
 
     def scores(self, outputs: np.ndarray) -> dict[str, float]:
@@ -85,7 +83,7 @@ class WordLabeller:
         self.names = data.labels
         self._params, self._tokenizer, self._data = params, tokenizer, data
         self._batch_tokens = batch_tokens
-        self._label = make_label(model)
+        self._predict = make_predict(model)
 
     def __call__(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """For each sentence, given as its words, float32 ``[words, classes]``."""
@@ -102,7 +100,7 @@ class WordLabeller:
             ):
                 filled = np.concatenate([rows, np.full(count - len(rows), -1)])
                 batch = word_batch(split, filled, length, self._tokenizer)
-                _place(found, batch["words"], np.asarray(self._label(self._params, batch)))
+                _place(found, batch["words"], np.asarray(self._predict(self._params, batch)))
         return np.split(found, starts[1:-1]) if texts else []
 
 
@@ -116,21 +114,6 @@ def sentences(split: TokenSplit, numbers: np.ndarray) -> list[list[str]]:
     """Classes of all words as the labels of each sentence."""
     names, starts = split.names, split.words.starts
     return [[names[i] for i in numbers[start:stop]] for start, stop in itertools.pairwise(starts)]
-
-
-def make_label(model: Encoder) -> Callable[[Any, Batch], jax.Array]:
-    """Builds ``label(params, batch) -> probabilities`` of each token, float32 ``[R, T, C]``."""
-
-    @jax.jit
-    def label(params: Any, inputs: jax.Array, token_types: jax.Array) -> jax.Array:
-        arguments: Any = {"inputs": inputs, "token_types": token_types}
-        hidden: Any = model.apply({"params": params}, **arguments, method="hidden")
-        logits: Any = model.apply({"params": params}, hidden, method="label_tokens")
-        return jax.nn.softmax(logits)
-
-    return lambda params, batch: label(
-        params, jnp.asarray(batch["inputs"]), jnp.asarray(batch["token_types"])
-    )
 
 
 def describe_words(scores: dict[str, float], words: int) -> list[str]:
