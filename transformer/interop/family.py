@@ -2,17 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from transformer.config import ModelConfig
 from transformer.errors import UserError
 from transformer.interop.settings import Settings
-from transformer.models.build import build_model
+from transformer.models.build import build_model, init_params
 
 Shape = tuple[int, ...]
 Get = Callable[[str], np.ndarray]
@@ -222,12 +222,8 @@ class Family(ABC):
 
 def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Path -> shape of every parameter of the network; nothing is allocated."""
-    token = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-    arguments = {"inputs": token}
-    if config.architecture == "encoder_decoder":
-        arguments["source"] = token
-    variables = jax.eval_shape(build_model(config).init, jax.random.key(0), **arguments)
-    leaves: dict[str, Any] = dict(flatten_dict(variables["params"], sep="/"))
+    params = jax.eval_shape(partial(init_params, build_model(config)), jax.random.key(0))
+    leaves: dict[str, Any] = dict(flatten_dict(params, sep="/"))
     return {path: leaf.shape for path, leaf in leaves.items()}
 
 

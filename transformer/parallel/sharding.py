@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
@@ -14,7 +13,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from transformer.errors import UserError
 from transformer.functional.partition import Axes, Placing
-from transformer.models.build import Model
+from transformer.models.build import Model, init_params
 from transformer.modules.parameters import noting_axes
 from transformer.parallel.rules import RULES, MeshAxes
 
@@ -24,12 +23,9 @@ _EMPTY = {name: -1 for name in ("ids", "labels", "follows", "starts", "ends")}
 
 def parameter_axes(model: Model) -> tuple[dict[str, Axes], dict[str, jax.ShapeDtypeStruct]]:
     """Path -> the names of each parameter's axes, and path -> its shape; nothing is allocated."""
-    arguments: dict[str, Any] = {"inputs": jax.ShapeDtypeStruct((1, 2), jnp.int32)}
-    if model.config.architecture == "encoder_decoder":
-        arguments["source"] = arguments["inputs"]
     with noting_axes() as names:
-        variables = jax.eval_shape(model.init, jax.random.key(0), **arguments)
-    shapes: dict[str, Any] = flatten_dict(variables["params"], sep="/")
+        params = jax.eval_shape(partial(init_params, model), jax.random.key(0))
+    shapes: dict[str, Any] = flatten_dict(params, sep="/")
     return names, shapes
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
-from transformer.models.build import Model
+from transformer.models.build import Model, init_params
 from transformer.parallel.sharding import Sharding
 
 
@@ -28,11 +28,7 @@ def init_state(model: Model, optimizer: optax.GradientTransformation, seed: int)
 
     Pure, so ``jax.eval_shape`` gives its shapes and ``jax.jit`` compiles it once.
     """
-    # A parameter's first value follows from its path and shape, not from the tokens.
-    arguments: dict[str, Any] = {"inputs": jnp.ones((1, 2), jnp.int32)}
-    if model.config.architecture == "encoder_decoder":
-        arguments["source"] = arguments["inputs"]
-    params = model.init(jax.random.key(seed), **arguments)["params"]
+    params = init_params(model, jax.random.key(seed))
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
 
