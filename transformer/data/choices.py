@@ -201,8 +201,7 @@ def tokenise_choices(
     store = open_or_build(directory, key, prompts, endings, tokenizer, None, together=True)
     # A store's sequences carry an end symbol, which is not used here.
     lengths = store.source_lengths - 1, store.target_lengths - 1
-    kept = Composer(layout, True, config.max_length).lengths(*lengths)
-    cut = int(((kept[0] < lengths[0]) | (kept[1] < lengths[1])).sum())
+    cut = int(Composer(layout, True, config.max_length).cuts(*lengths).sum())
     if cut:
         limit = f"data.max_length = {config.max_length}"
         log(f"{what}: {cut} of {len(prompts)} prompts with an ending cut to {limit} tokens")

@@ -83,8 +83,8 @@ def tokenise_labelled(
     directory = data_directory(config) / "tokens"
     store = open_or_build(directory, key, *texts, tokenizer, None, together=True)
     lengths = store.source_lengths - 1, store.target_lengths - 1
-    kept = Composer(layout_of(tokenizer), examples.paired, config.max_length).lengths(*lengths)
-    cut = int(((kept[0] < lengths[0]) | (kept[1] < lengths[1])).sum())
+    composer = Composer(layout_of(tokenizer), examples.paired, config.max_length)
+    cut = int(composer.cuts(*lengths).sum())
     if cut:
         log(f"{what}: {cut} of {len(examples)} cut to data.max_length = {config.max_length} tokens")
     digest = hashlib.sha256(f"{key} {config.max_length} {names} {examples.paired}".encode())

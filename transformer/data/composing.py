@@ -90,6 +90,10 @@ class Composer:
         kept = self.lengths(first, second)
         return kept[0] + kept[1] + self.added
 
+    def cuts(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Whether a text loses tokens, given how many both have: bool ``[N]``."""
+        return self.total(first, second) < first + second + self.added
+
     def compose(self, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """One example: its tokens, and their types, int32 both.
 

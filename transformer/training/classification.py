@@ -99,7 +99,7 @@ class TextClassifier:
         pairs = [tuple(np.array(x, np.int32) for x in pair) for pair in zip(*tokens, strict=True)]
         sizes = np.array([[len(x) for x in pair] for pair in pairs], int).reshape(-1, 2).T
         lengths = self._inputs.composer.total(*sizes)
-        self.cut += int((lengths < sizes.sum(axis=0) + self._inputs.composer.added).sum())
+        self.cut += int(self._inputs.composer.cuts(*sizes).sum())
         found = np.zeros((len(texts), len(self.names) or 1), np.float32)
         for rows, count, length in length_batches(lengths, self._batch_tokens, self._most):
             batch = self._inputs([pairs[i] for i in rows], count, length)
