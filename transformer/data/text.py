@@ -3,12 +3,14 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data import python_docs
 from transformer.data.sources import Log, SplitName, data_directory, read_text, read_tfds_texts
+from transformer.data.splits import read_splits
 from transformer.data.store import DocumentStore, fingerprint, open_or_build_documents
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
@@ -60,21 +62,12 @@ def read_documents(
     Raises:
         UserError: a file or set is missing, broken or has no text.
     """
-    found: dict[SplitName, list[str] | None] = {}
-    if "test" in splits:
-        found["test"] = _documents(config, "test")
-    if "train" in splits or "validation" in splits:
-        # Where the training text ends depends on whether there is a validation split.
-        held_out = found["validation"] = _documents(config, "validation")
-        if held_out is None or "train" in splits:
-            found["train"] = _documents(config, "train")
-        if held_out is None and (whole := found["train"]):
-            divide = config.origin == "files" and config.documents == "file"
-            parts = hold_out(whole, config.validation_fraction, divide)
-            found["train"], found["validation"] = parts
-    present: dict[SplitName, list[str]] = {
-        name: texts for name, texts in found.items() if name in splits and texts
-    }
+    divide = config.origin == "files" and config.documents == "file"
+    present = read_splits(
+        splits,
+        partial(_documents, config),
+        partial(hold_out, fraction=config.validation_fraction, divide=divide),
+    )
     for split, documents in present.items():
         count, size = len(documents), sum(map(len, documents))
         log(f"{split}: {count:,} document{'s' * (count > 1)}, {size:,} characters")
