@@ -85,23 +85,23 @@ class Evaluate(OnCheckpoint):
                 require_folder(f"--{option.replace('_', '-')}", path)
         model, params, tokenizer, config = self.load_any()
         self._check_labels(config.data.labels)
+        if not isinstance(model, Seq2Seq) and self.decode != config.decode:
+            raise UserError(
+                f"--decode: expected none, because model.architecture = "
+                f"{model.config.architecture!r}"
+            )
         asked = (self.split,) if self.split else ("validation", "test")
         decoder = config.model.architecture == "decoder"
         data = prepare(self.data, tokenizer, asked, console.print, decoder)
         split = (data.train if self.split == "train" else data.test) or data.validation
         if split is None or (self.split and getattr(data, self.split) is None):
             raise UserError(f"--split {' or '.join(asked)}: {self.data.origin} has none")
-        if not isinstance(model, Seq2Seq) and self.decode != config.decode:
-            raise UserError(
-                f"--decode: expected none, because model.architecture = "
-                f"{model.config.architecture!r}"
-            )
         config = replace(config, data=self.data)
-        if not isinstance(split, SpanSplit):
+        if self.data.objective != "spans":
             self._refuse("null_odds", "null_threshold")
         if isinstance(split, SpanSplit):
             lines = self._answer(model, params, tokenizer, split)
-        elif isinstance(split, ClassSplit | TokenSplit | ChoiceSplit):
+        elif isinstance(split, _Labelled):
             lines = self._label(model, params, tokenizer, split)
         elif isinstance(split, SentenceSplit):
             self._refuse("examples", "table", "predictions")
