@@ -1,5 +1,6 @@
 """What tests of several parts share."""
 
+import io
 import struct
 import zlib
 from collections.abc import Callable
@@ -46,6 +47,17 @@ def png_rows(path: Path) -> np.ndarray:
     _, height, depth, colours = struct.unpack(">IIBB", header[:10])
     assert (depth, colours) == (8, 6)
     return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, -1)[:, 1:]
+
+
+def train_quietly(config: Any, workdir: Path) -> tuple[Any, str]:
+    """The `TrainResult`, and what the training said."""
+    from rich.console import Console
+
+    from transformer.training.loop import train
+
+    output = io.StringIO()
+    result = train(config, workdir, Console(file=output, width=200))
+    return result, output.getvalue()
 
 
 def wordpiece(words: str) -> Any:

@@ -1,6 +1,5 @@
 """Learning answers to prompts, and T5's objective: whole runs, at a tiny size."""
 
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -10,9 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from rich.console import Console
 
-from tests.helpers import normal
+from tests.helpers import normal, train_quietly
 from transformer.cli import main
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig, load
 from transformer.data.pipeline import PairSplit, prepare
@@ -20,7 +18,6 @@ from transformer.data.tokenizer import EOS, Tokenizer
 from transformer.models.decoder import Decoder
 from transformer.training.answers import AnswerEvaluator
 from transformer.training.checkpoint import load_for_inference
-from transformer.training.loop import train
 
 MODEL = ModelConfig(
     "decoder",
@@ -60,10 +57,9 @@ def trained(tmp_path_factory) -> tuple[Path, str, dict[str, float]]:
             steps=60, eval_every=60, save_every=60, log_every=30, label_smoothing=0.0
         ),
     )
-    output = io.StringIO()
-    result = train(config, directory / "run", Console(file=output, width=200))
+    result, output = train_quietly(config, directory / "run")
     assert result.validation is not None
-    return directory / "run", output.getvalue(), result.validation
+    return directory / "run", output, result.validation
 
 
 def test_answers_are_learnt_and_what_is_too_long_is_counted(trained):
@@ -139,9 +135,8 @@ def test_t5_is_trained_on_span_corruption(tmp_path, capsys):
         optimizer=replace(config.optimizer, warmup_steps=10, learning_rate=0.01),
         train=replace(config.train, steps=30, accumulate=1, log_every=15, eval_every=30),
     )
-    output = io.StringIO()
-    result = train(config, tmp_path / "run", Console(file=output, width=200))
-    assert "tokens in rows of 38" in output.getvalue()
+    result, output = train_quietly(config, tmp_path / "run")
+    assert "tokens in rows of 38" in output
     losses = [line["loss"] for line in result.history if line["split"] == "train"]
     assert losses[-1] < losses[0] - 0.3
     loaded = load_for_inference(tmp_path / "run")

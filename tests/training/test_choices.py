@@ -1,6 +1,5 @@
 """Multiple choice: from a table to predictions, at a tiny size."""
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +7,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from rich.console import Console
 
+from tests.helpers import train_quietly
 from transformer.cli import main
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
 from transformer.data.batches import prefetch
@@ -22,7 +21,7 @@ from transformer.models.build import build_model
 from transformer.models.encoder import Encoder
 from transformer.training.checkpoint import load_for_inference
 from transformer.training.choices import ChoiceEvaluator, choice_scores
-from transformer.training.loop import TrainResult, train
+from transformer.training.loop import TrainResult
 from transformer.training.losses import loss_sums
 
 pytest.importorskip("tokenizers")
@@ -83,16 +82,10 @@ def config(tmp_path_factory) -> Config:
     )
 
 
-def run(config: Config, workdir: Path) -> tuple[TrainResult, str]:
-    output = io.StringIO()
-    result = train(config, workdir, Console(file=output, width=200))
-    return result, output.getvalue()
-
-
 @pytest.fixture(scope="module")
 def trained(config, tmp_path_factory) -> tuple[Path, TrainResult, str]:
     workdir = tmp_path_factory.mktemp("trained")
-    return (workdir, *run(config, workdir))
+    return (workdir, *train_quietly(config, workdir))
 
 
 def test_the_right_ending_is_learnt(trained):
@@ -151,4 +144,4 @@ def test_a_validation_file_needs_labels(config, tmp_path):
     files = {"train": (str(tmp_path / "t.csv"),), "validation": (str(path),)}
     data = replace(config.data, columns=columns, **files)
     with pytest.raises(UserError, match=r"data\.validation: expected labels, which its loss and"):
-        run(replace(config, data=data), tmp_path / "run")
+        train_quietly(replace(config, data=data), tmp_path / "run")

@@ -9,8 +9,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from rich.console import Console
 
+from tests.helpers import train_quietly
 from transformer.cli import main
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
 from transformer.data.pipeline import prepare
@@ -19,7 +19,7 @@ from transformer.errors import UserError
 from transformer.models.classifier import Classifier
 from transformer.training.checkpoint import load_for_inference
 from transformer.training.classification import ClassEvaluator, TextClassifier
-from transformer.training.loop import TrainResult, train
+from transformer.training.loop import TrainResult
 from transformer.training.metrics import class_scores
 
 MODEL = ModelConfig(
@@ -73,16 +73,10 @@ def config(tmp_path_factory) -> Config:
     )
 
 
-def run(config: Config, workdir: Path) -> tuple[TrainResult, str]:
-    output = io.StringIO()
-    result = train(config, workdir, Console(file=output, width=200))
-    return result, output.getvalue()
-
-
 @pytest.fixture(scope="module")
 def trained(config, tmp_path_factory) -> tuple[Path, TrainResult, str]:
     workdir = tmp_path_factory.mktemp("trained")
-    return (workdir, *run(config, workdir))
+    return (workdir, *train_quietly(config, workdir))
 
 
 def test_a_classifier_is_trained(trained):
@@ -120,10 +114,10 @@ def test_metrics_are_of_every_example_once_whatever_the_batch(trained, config):
 def test_resuming_goes_on_with_the_labels_that_were_found(trained, config):
     workdir, _, _ = trained
     longer = replace(config, train=replace(config.train, steps=41))
-    result, output = run(longer, workdir)
+    result, output = train_quietly(longer, workdir)
     assert result.step == 41 and "going on from step 40" in output
     with pytest.raises(UserError, match=r"data.labels = \('yes', 'no'\): expected \('no', 'yes'\)"):
-        run(replace(longer, data=replace(config.data, labels=("yes", "no"))), workdir)
+        train_quietly(replace(longer, data=replace(config.data, labels=("yes", "no"))), workdir)
 
 
 def test_evaluate_prints_the_scores_and_writes_predictions(trained, capsys, tmp_path):
@@ -205,13 +199,13 @@ def test_a_language_model_becomes_a_classifier(config, tmp_path):
         batch_tokens=69,
     )
     short = replace(config.train, steps=2, eval_every=2)
-    run(replace(config, data=language, train=short), tmp_path / "lm")
+    train_quietly(replace(config, data=language, train=short), tmp_path / "lm")
     origin = load_for_inference(tmp_path / "lm")
     frozen = replace(config.optimizer, learning_rate=1e-9)
     start = replace(short, init_from=str(tmp_path / "lm"), steps=1)
     # No setting of the model is given: it is the language model's.
     tuned = Config(data=config.data, optimizer=frozen, train=start)
-    _, output = run(tuned, tmp_path / "tuned")
+    _, output = train_quietly(tuned, tmp_path / "tuned")
     assert "starting from step 2 of" in output
     loaded = load_for_inference(tmp_path / "tuned")
     old, new = (dict(x.params) for x in (origin, loaded))
@@ -259,7 +253,7 @@ def numbers(config, tmp_path_factory) -> tuple[Path, TrainResult]:
     model = replace(ENCODER, max_positions=27)
     workdir = tmp_path_factory.mktemp("regression")
     tuned = replace(config, model=model, data=data, train=steps)
-    return directory, run(tuned, workdir)[0]
+    return directory, train_quietly(tuned, workdir)[0]
 
 
 def test_numbers_are_learnt(numbers):
@@ -301,7 +295,7 @@ def test_a_run_of_epochs_goes_on_and_knows_when_it_is_complete(numbers, config):
     _, result = numbers
     saved = load_for_inference(result.workdir).config
     given = replace(saved, train=replace(saved.train, steps=999))
-    again, output = run(given, result.workdir)
+    again, output = train_quietly(given, result.workdir)
     assert again.step == 60 and again.validation == result.validation
     assert "already complete at step 60; to train on, give a larger train.epochs" in output
 

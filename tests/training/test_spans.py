@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rich.console import Console
 
+from tests.helpers import train_quietly
 from transformer.cli import main
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
 from transformer.data.batches import prefetch
@@ -23,7 +23,7 @@ from transformer.data.windows import SpanSplit, window_batch
 from transformer.models.build import build_model
 from transformer.models.encoder import Encoder
 from transformer.training.checkpoint import load_for_inference
-from transformer.training.loop import TrainResult, train
+from transformer.training.loop import TrainResult
 from transformer.training.losses import loss_sums
 from transformer.training.spans import QuestionAnswerer, SpanEvaluator, find
 
@@ -93,16 +93,10 @@ def config(tmp_path_factory) -> Config:
     )
 
 
-def run(config: Config, workdir: Path) -> tuple[TrainResult, str]:
-    output = io.StringIO()
-    result = train(config, workdir, Console(file=output, width=200))
-    return result, output.getvalue()
-
-
 @pytest.fixture(scope="module")
 def trained(config, tmp_path_factory) -> tuple[Path, TrainResult, str]:
     workdir = tmp_path_factory.mktemp("trained")
-    return (workdir, *run(config, workdir))
+    return (workdir, *train_quietly(config, workdir))
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +167,7 @@ def test_an_answer_is_the_best_of_all_windows_where_it_has_most_context(loaded):
 
 def test_resuming_goes_on(trained, config):
     longer = replace(config, train=replace(config.train, steps=61))
-    result, output = run(longer, trained[0])
+    result, output = train_quietly(longer, trained[0])
     assert result.step == 61 and "going on from step 60" in output
 
 

@@ -1,19 +1,17 @@
 """Starting from another run: its parameters, tokenizer and model."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from rich.console import Console
 
+from tests.helpers import train_quietly
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
 from transformer.errors import UserError
 from transformer.training import start
 from transformer.training.checkpoint import Loaded, load_for_inference
-from transformer.training.loop import TrainResult, train
 from transformer.training.start import with_model
 
 MODEL = ModelConfig(
@@ -49,12 +47,6 @@ def config(tmp_path_factory) -> Config:
     )
 
 
-def run(config: Config, workdir: Path) -> tuple[TrainResult, str]:
-    output = io.StringIO()
-    result = train(config, workdir, Console(file=output, width=200))
-    return result, output.getvalue()
-
-
 def other(config: Config, origin: Path, **train_values) -> Config:
     """Another text, and nothing said about the model."""
     texts = (str(Path(config.data.train[0]).with_name("b.txt")),)
@@ -69,14 +61,14 @@ def other(config: Config, origin: Path, **train_values) -> Config:
 @pytest.fixture(scope="module")
 def origin(config, tmp_path_factory) -> Path:
     workdir = tmp_path_factory.mktemp("origin")
-    run(config, workdir)
+    train_quietly(config, workdir)
     return workdir
 
 
 def test_the_first_step_is_taken_from_there(config, origin, tmp_path):
     still = replace(config.optimizer, learning_rate=1e-30)
     fine = replace(other(config, origin, steps=2), optimizer=still)
-    result, shown = run(fine, tmp_path)
+    result, shown = train_quietly(fine, tmp_path)
     start, end = load_for_inference(origin), load_for_inference(tmp_path)
     assert f"starting from step {start.step} of {origin}" in shown
     jax.tree.map(np.testing.assert_array_equal, end.params, start.params)
@@ -89,10 +81,10 @@ def test_the_first_step_is_taken_from_there(config, origin, tmp_path):
 def test_resuming_needs_the_other_run_no_more(config, origin, tmp_path):
     """And ends where an uninterrupted run does, across the end of an epoch (9 steps)."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    run(other(config, origin, steps=12), whole)
-    run(other(config, origin, steps=7), parts)
+    train_quietly(other(config, origin, steps=12), whole)
+    train_quietly(other(config, origin, steps=7), parts)
     gone = other(config, tmp_path / "gone", steps=12)
-    result, shown = run(gone, parts)
+    result, shown = train_quietly(gone, parts)
     assert result.step == 12 and "going on from step 7" in shown and "starting" not in shown
     jax.tree.map(
         np.testing.assert_array_equal,
@@ -103,23 +95,23 @@ def test_resuming_needs_the_other_run_no_more(config, origin, tmp_path):
 
 def test_dropout_may_differ_and_nothing_else(config, origin, tmp_path):
     fine = other(config, origin, steps=1)
-    run(replace(fine, model=replace(MODEL, dropout=0.3)), tmp_path / "a")
+    train_quietly(replace(fine, model=replace(MODEL, dropout=0.3)), tmp_path / "a")
     assert load_for_inference(tmp_path / "a").config.model.dropout == 0.3
     wrong = replace(fine, model=replace(MODEL, activation="silu"))
     with pytest.raises(UserError, match=r"model\.activation = 'silu': expected 'relu', as in"):
-        run(wrong, tmp_path / "b")
+        train_quietly(wrong, tmp_path / "b")
     wider = replace(fine, model=replace(MODEL, ff_dim=23))
     with pytest.raises(UserError, match=r"model\.ff_dim = 23: expected 19, as in train\.init_from"):
-        run(wider, tmp_path / "b")
+        train_quietly(wider, tmp_path / "b")
     small = replace(fine, model=replace(MODEL, vocab_size=5))
     with pytest.raises(UserError, match=r"model\.vocab_size = 5: expected at least the tokenizer"):
-        run(small, tmp_path / "b")
+        train_quietly(small, tmp_path / "b")
     assert not (tmp_path / "b").exists()
 
 
 def test_there_is_no_such_run(config, tmp_path):
     with pytest.raises(UserError, match=r"gone: no such directory"):
-        run(other(config, tmp_path / "gone"), tmp_path / "run")
+        train_quietly(other(config, tmp_path / "gone"), tmp_path / "run")
 
 
 @pytest.mark.parametrize(("objective", "kept"), [("classification", True), ("spans", False)])
