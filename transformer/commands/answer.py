@@ -4,8 +4,9 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from transformer.commands.base import OnCheckpoint, standard_input
+from transformer.commands.base import OnCheckpoint, answer_lines
 from transformer.data.sources import check_text
 from transformer.errors import UserError
 from transformer.training.spans import Answer, QuestionAnswerer
@@ -35,19 +36,28 @@ class AnswerQuestions(OnCheckpoint):
         answerer = QuestionAnswerer(
             model, params, tokenizer, config.data, threshold=self.null_threshold
         )
-        for first, lines in standard_input():
-            places = [f"<stdin>:{first + i}" for i in range(len(lines))]
-            asked = [i for i, line in enumerate(lines) if line.strip()]
-            pairs = [_parse(lines[i], places[i]) for i in asked]
-            answers = answerer(pairs, [places[i] for i in asked])
-            output = [""] * len(lines)
-            for i, answer in zip(asked, answers, strict=True):
-                output[i] = _format(answer, _is_json(lines[i]))
-            print("".join(line + "\n" for line in output), end="", flush=True)
+
+        def parse(line: str, number: int) -> _Asked | None:
+            place = f"<stdin>:{number}"
+            return _Asked(_parse(line, place), place, _is_json(line)) if line.strip() else None
+
+        def answer(asked: Sequence[_Asked]) -> list[str]:
+            found = answerer([item.pair for item in asked], [item.place for item in asked])
+            return [_format(a, item.as_json) for a, item in zip(found, asked, strict=True)]
+
+        answer_lines(parse, answer)
         if answerer.cut:
             limit = config.data.question_length
             print(f"warning: {answerer.cut} questions cut to {limit} tokens", file=sys.stderr)
         return 0
+
+
+class _Asked(NamedTuple):
+    """A question and its context, where they stand, and whether as JSON."""
+
+    pair: tuple[str, str]
+    place: str
+    as_json: bool
 
 
 def _is_json(line: str) -> bool:

@@ -1,7 +1,7 @@
 """What the commands share."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -142,3 +142,14 @@ def standard_input() -> Iterator[tuple[int, list[str]]]:
             first, block = first + size, []
     if block:
         yield first, decode_lines(b"".join(block), "<stdin>", first)
+
+
+def answer_lines(
+    parse: Callable[[str, int], Any], answer: Callable[[Sequence[Any]], list[str]]
+) -> None:
+    """Writes a line for each of standard input: blank where `parse` finds nothing."""
+    for first, lines in standard_input():
+        parsed = [parse(line, first + i) for i, line in enumerate(lines)]
+        answers = iter(answer([item for item in parsed if item is not None]))
+        written = ["" if item is None else next(answers) for item in parsed]
+        print("".join(line + "\n" for line in written), end="", flush=True)

@@ -1,13 +1,13 @@
 """``transformer classify``."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from transformer.commands.base import OnCheckpoint, standard_input
+from transformer.commands.base import OnCheckpoint, answer_lines
 from transformer.config import Config
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
@@ -48,7 +48,7 @@ class Classify(OnCheckpoint):
         def answer(texts: Sequence[tuple[str, str]]) -> list[str]:
             return [self._format(outputs, classifier.names) for outputs in classifier(texts)]
 
-        _each_line(lambda line, number: _split(line, number, classifier.paired), answer)
+        answer_lines(lambda line, number: _split(line, number, classifier.paired), answer)
         if classifier.cut:
             limit = config.data.max_length
             print(f"warning: {classifier.cut} cut to {limit} tokens", file=sys.stderr)
@@ -61,7 +61,7 @@ class Classify(OnCheckpoint):
             names = labeller.names
             return [" ".join(names[i] for i in found.argmax(axis=1)) for found in labeller(texts)]
 
-        _each_line(lambda line, _: line.split() or None, answer)
+        answer_lines(lambda line, _: line.split() or None, answer)
         return 0
 
     def _format(self, outputs: np.ndarray, names: tuple[str, ...]) -> str:
@@ -69,17 +69,6 @@ class Classify(OnCheckpoint):
             return f"{outputs[0]:.6g}"
         chosen = range(len(names)) if self.all else [int(outputs.argmax())]
         return "\t".join(f"{names[i]}\t{outputs[i]:.4f}" for i in chosen)
-
-
-def _each_line(
-    parse: Callable[[str, int], Any], answer: Callable[[Sequence[Any]], list[str]]
-) -> None:
-    """Writes a line for each of standard input: blank where `parse` finds nothing."""
-    for first, lines in standard_input():
-        parsed = [parse(line, first + i) for i, line in enumerate(lines)]
-        answers = iter(answer([item for item in parsed if item is not None]))
-        written = ["" if item is None else next(answers) for item in parsed]
-        print("".join(line + "\n" for line in written), end="", flush=True)
 
 
 def _split(line: str, number: int, paired: bool) -> tuple[str, str] | None:

@@ -19,7 +19,6 @@ from transformer.commands.base import (
 from transformer.data.sources import read_lines
 from transformer.decoding.embeddings import Embedder, Text
 from transformer.errors import UserError
-from transformer.models.encoder import Encoder
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,7 @@ class Embed(OnCheckpoint):
             if self.to.suffix != suffix:
                 raise UserError(f"--to {self.to}: expected a name in {suffix}")
             require_folder("--to", self.to)
-        model, params, tokenizer, config = self.load_any()
-        if not isinstance(model, Encoder):
-            raise UserError(
-                f"--checkpoint {self.checkpoint}: model.architecture = "
-                f"{config.model.architecture!r}; expected 'encoder'"
-            )
+        model, params, tokenizer, _ = self.load_encoder()
         embedder = Embedder(
             model,
             params,
