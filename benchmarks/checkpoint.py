@@ -6,13 +6,13 @@ Times single steps of a language model: with nothing else going on, the call tha
 and the steps during which the save goes on in the background; then checking and loading.
 """
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
+import tyro
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, to_dict
 from transformer.models.build import build_model
@@ -32,42 +32,52 @@ def seconds(function, *arguments):
     return result, time.perf_counter() - start
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="What a checkpoint costs a training.")
-    parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--vocabulary", type=int, default=12_000)
-    parser.add_argument("--rows", type=int, default=8)
-    parser.add_argument("--length", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=10, help="between two saves")
-    parser.add_argument("--saves", type=int, default=3)
-    options = parser.parse_args()
+def main(
+    dim: int = 512,
+    layers: int = 6,
+    vocabulary: int = 12_000,
+    rows: int = 8,
+    length: int = 64,
+    steps: int = 10,
+    saves: int = 3,
+) -> None:
+    """Measures the saves of a language model.
+
+    Args:
+        dim: its width.
+        layers: their number.
+        vocabulary: its size.
+        rows: of a batch.
+        length: of each row.
+        steps: between two saves.
+        saves: how many.
+    """
     config = Config(
         ModelConfig(
             architecture="decoder",
-            num_layers=options.layers,
-            model_dim=options.dim,
-            ff_dim=4 * options.dim,
+            num_layers=layers,
+            model_dim=dim,
+            ff_dim=4 * dim,
             num_heads=8,
-            vocab_size=options.vocabulary,
+            vocab_size=vocabulary,
         ),
         DataConfig("language_model"),
     )
     model = build_model(config.model)
     settings = OptimizerConfig(schedule="constant", warmup_steps=0, learning_rate=1e-4)
-    schedule = make_schedule(settings, options.dim, 1000)
+    schedule = make_schedule(settings, dim, 1000)
     optimizer = make_optimizer(settings, schedule)
     state = jax.jit(init_state, static_argnums=(0, 1, 2))(model, optimizer, 0)
     step = make_train_step(model, optimizer, schedule, 0.0, 0)
-    shape = options.rows, options.length
-    tokens = np.random.default_rng(0).integers(4, options.vocabulary, shape).astype(np.int32)
+    shape = rows, length
+    tokens = np.random.default_rng(0).integers(4, vocabulary, shape).astype(np.int32)
     batch = {
         "inputs": tokens,
         "targets": tokens,
         "weights": np.ones(shape, np.float32),
         "segments": np.ones_like(tokens),
-        "positions": np.broadcast_to(np.arange(options.length, dtype=np.int32), shape),
-        "ids": np.arange(options.rows, dtype=np.int32),
+        "positions": np.broadcast_to(np.arange(length, dtype=np.int32), shape),
+        "ids": np.arange(rows, dtype=np.int32),
     }
     count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
     print(f"{count:,} parameters, {12 * count / 1e6:.0f} MB of state")
@@ -76,8 +86,8 @@ def main() -> None:
     alone, during, calls, whole = [], [], [], []
     with tempfile.TemporaryDirectory() as workdir:
         with Checkpoints(Path(workdir) / "checkpoints", keep=1) as checkpoints:
-            for number in range(options.saves):
-                for _ in range(options.steps):
+            for number in range(saves):
+                for _ in range(steps):
                     (state, _), taken = seconds(step, state, batch)
                     alone.append(taken)
                 meta = Meta(number, to_dict(config), {}, "")
@@ -110,4 +120,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

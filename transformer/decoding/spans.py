@@ -63,12 +63,10 @@ def best_spans(
         scores[:, : length - more, more] = starts[:, : length - more] + ends[:, more:]
     scores = scores.reshape(rows, -1)
     # Only what is at least as good as the last one kept needs to be put in order.
-    least = (
-        np.partition(scores, -min(count, scores.shape[1]), axis=1)[:, [-count]]
-        if (count < scores.shape[1])
-        else np.full((rows, 1), -np.inf, np.float32)
-    )
-    row, cell = np.nonzero((scores >= least) & (scores > -np.inf))
+    worth = scores > -np.inf
+    if count < scores.shape[1]:
+        worth &= scores >= np.partition(scores, -count, axis=1)[:, [-count]]
+    row, cell = np.nonzero(worth)
     first, more = np.divmod(cell, longest)
     return top(Spans(row, first, first + more, scores[row, cell]), count)
 
