@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from rich.console import Console
 
 from transformer.config import Config, from_dict, to_dict
@@ -87,6 +88,7 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
     keep_freed_memory()
     workdir, console = Path(workdir), console or Console()
     config = with_model(config, workdir)
+    mesh = make_mesh(config.mesh)  # before the data is read, which may take long
 
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -105,7 +107,7 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
         tokenizer = Tokenizer.from_json(start.tokenizer)
     decoder = config.model.architecture == "decoder"
     data = prepare(config.data, tokenizer, ("train", "validation"), say, decoder)
-    run = _Run(config, data, workdir, console)
+    run = _Run(config, data, mesh, workdir, console)
     counted = config.train.epochs is not None
     if saved is not None and counted and (done := _completed(saved, run.config, workdir, say)):
         return done
@@ -139,6 +141,7 @@ class _Run:
         self,
         config: Config,
         data: Data,
+        mesh: Mesh,
         workdir: Path,
         console: Console,
     ):
@@ -158,7 +161,6 @@ class _Run:
         self.model = build_model(config.model)
         schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
         self.optimizer = make_optimizer(config.optimizer, schedule)
-        mesh = make_mesh(config.mesh)
         self.sharding = Sharding(mesh) if mesh.size > 1 else None
         self.step = make_train_step(
             self.model,

@@ -1,6 +1,8 @@
 """Where a run's first parameters come from, if not from chance: ``train.init_from``."""
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +40,20 @@ def with_model(config: Config, workdir: str | Path) -> Config:
     saved = last_meta(Path(workdir) / "checkpoints")
     if saved:
         return dataclasses.replace(config, model=from_dict(saved.config).model)
-    origin = load_config(str(config.train.init_from)).model
+    with _named(config):
+        origin = load_config(str(config.train.init_from)).model
     # The head follows from the objective.
     bare = dataclasses.replace(origin, head="language_model", num_classes=None, next_sentence=False)
     return dataclasses.replace(config, model=bare)
+
+
+@contextmanager
+def _named(config: Config) -> Iterator[None]:
+    """Says in an error which setting led to the checkpoint."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"train.init_from = {config.train.init_from!r}: {error}") from error
 
 
 def load_start(config: Config) -> Loaded | None:
@@ -56,7 +68,8 @@ def load_start(config: Config) -> Loaded | None:
     path = config.train.init_from
     if path is None:
         return None
-    loaded = load_for_inference(path)
+    with _named(config):
+        loaded = load_for_inference(path)
     for field in dataclasses.fields(ModelConfig):
         given, theirs = (getattr(c.model, field.name) for c in (config, loaded.config))
         if given != theirs and field.name not in _FREE:
