@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from tests.helpers import normal
-from transformer.functional import dropout, gelu, gelu_tanh, layer_norm, linear, rms_norm
+from transformer.functional import (
+    dropout,
+    gelu,
+    gelu_tanh,
+    layer_norm,
+    linear,
+    rms_norm,
+    vocabulary_logits,
+)
 
 B, T, D, F = 2, 3, 5, 7
 
@@ -48,6 +56,30 @@ def test_linear_computes_in_the_type_of_its_input():
     for rows in (B, 1):
         got = linear(normal(0, rows, D).astype(jnp.bfloat16), normal(1, D, F), normal(2, F))
         assert got.dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("rows", [1, 2, 32, 33])
+def test_vocabulary_logits_is_a_product_with_the_transposed_table(rows):
+    """Few rows take another way on CPU: the table is the left operand."""
+    x, table = normal(0, rows, D), normal(1, F, D)
+    np.testing.assert_allclose(vocabulary_logits(x, table), x @ table.T, rtol=1e-5, atol=1e-5)
+    gradients = jax.grad(lambda *a: jnp.sin(vocabulary_logits(*a)).sum(), (0, 1))(x, table)
+    slope = jnp.cos(x @ table.T)
+    for got, expected in zip(gradients, (slope @ table, slope.T @ x), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    narrow = vocabulary_logits(x.astype(jnp.bfloat16), table.astype(jnp.bfloat16))
+    assert narrow.dtype == jnp.float32
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a rule of the CPU")
+@pytest.mark.parametrize(("rows", "swapped"), [(1, False), (2, True), (32, True), (33, False)])
+def test_vocabulary_logits_of_few_vectors_has_the_table_on_the_left_of_the_compiled_product(
+    rows, swapped
+):
+    program = (
+        jax.jit(vocabulary_logits).lower(normal(0, rows, D), normal(1, F, D)).compile().as_text()
+    )
+    assert (f"f32[{F},{rows}]" in program) == swapped
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1])

@@ -12,7 +12,15 @@ al. 2017, "Attention Is All You Need".
 """
 
 from transformer.functional.attention import attend
-from transformer.functional.layers import dropout, gelu, gelu_tanh, layer_norm, linear, rms_norm
+from transformer.functional.layers import (
+    dropout,
+    gelu,
+    gelu_tanh,
+    layer_norm,
+    linear,
+    rms_norm,
+    vocabulary_logits,
+)
 from transformer.functional.losses import cross_entropy, linear_cross_entropy
 from transformer.functional.masks import Mask
 from transformer.functional.positions import relative_buckets, rotary, sinusoids
@@ -33,4 +41,5 @@ __all__ = [
     "rms_norm",
     "rotary",
     "sinusoids",
+    "vocabulary_logits",
 ]

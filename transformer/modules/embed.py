@@ -1,12 +1,11 @@
 """Tokens to vectors, and vectors to logits."""
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer.config import ModelConfig
 from transformer.errors import UserError
-from transformer.functional import sinusoids
+from transformer.functional import sinusoids, vocabulary_logits
 from transformer.functional.partition import constrain
 from transformer.modules.initializers import embedding_init
 from transformer.modules.linear import Dropout, Norm
@@ -79,12 +78,7 @@ class Embedding(nn.Module):
         c = self.config
         flat = hidden.reshape(-1, hidden.shape[-1])
         table = self.embedding if c.tie_embeddings else self.output
-        logits = jax.lax.dot_general(
-            flat,
-            table.astype(hidden.dtype),
-            (((1,), (1,)), ((), ())),
-            preferred_element_type=jnp.float32,
-        )
+        logits = vocabulary_logits(flat, table.astype(hidden.dtype))
         if c.output_bias:
             logits += self.output_bias
         return logits.reshape(*hidden.shape[:-1], -1)
