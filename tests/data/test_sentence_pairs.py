@@ -215,10 +215,16 @@ def test_held_out_batches_have_every_example_once_and_are_always_the_same():
     held_out = held_out_batches(SPLIT, CONFIG, TOKENIZER)
     steps = held_out.steps_per_epoch
     found = [held_out.batch(step) for step in range(2 * steps)]
-    ids = np.concatenate([batch["ids"] for batch in found[:steps]])
-    assert ids[ids >= 0].tolist() == list(range(len(batches()._starts)))
-    for one, two in zip(found[:steps], found[steps:], strict=True):
-        assert all((one[name] == two[name]).all() for name in one)
+    again = held_out_batches(SPLIT, CONFIG, TOKENIZER)
+    for step, batch in enumerate(found):
+        assert all((batch[name] == array).all() for name, array in again.batch(step).items())
+    # In the same order each epoch, hidden and paired anew.
+    for epoch in (found[:steps], found[steps:]):
+        ids = np.concatenate([batch["ids"] for batch in epoch])
+        assert ids[ids >= 0].tolist() == list(range(len(batches()._starts)))
+    for name in ("places", "follows"):
+        epochs = zip(found[:steps], found[steps:], strict=True)
+        assert any((one[name] != two[name]).any() for one, two in epochs)
 
 
 def test_weights_of_pairs_have_the_sum_of_those_of_tokens():

@@ -270,6 +270,31 @@ def test_evaluate_prints_them(finished, capsys):
     assert "--table 3: not with data.objective" in capsys.readouterr().err
 
 
+def test_more_draws_hide_other_tokens_and_pair_other_texts(finished, data, capsys):
+    """All draws together are the mean over batches made by hand, epoch by epoch."""
+    workdir, result, _ = finished
+    loaded = load_for_inference(workdir, "last")
+    config = loaded.config
+    batches = held_out_batches(data.validation, config.data, data.tokenizer)
+    epoch = batches.steps_per_epoch
+    assert not np.array_equal(batches.batch(0)["places"], batches.batch(epoch)["places"])
+    np.testing.assert_array_equal(batches.batch(0)["ids"], batches.batch(epoch)["ids"])
+    step = make_masked_step(Encoder(config.model), config.train.label_smoothing)
+    found = [step(loaded.params, batches.batch(i)) for i in range(3 * epoch)]
+    tokens = sum(float(sums.tokens.weight) for sums in found)
+    nll = sum(float(sums.tokens.nll) for sums in found) / tokens
+    right = sum(float(sums.pairs_right) for sums in found)
+    pairs = sum(float(sums.pairs.weight) for sums in found)
+    command = ["evaluate", "--checkpoint", str(workdir), "--step", "last", "--draws"]
+    assert main([*command, "3"]) == 0
+    shown = capsys.readouterr().out
+    assert f"nll {nll:.4f} nats a hidden token" in shown and f"({tokens:,.0f} tokens)" in shown
+    assert f"next sentence accuracy {right / pairs:.2%} of {pairs:,.0f} pairs" in shown
+    assert f"{nll:.4f}" != f"{result.validation['nll']:.4f}"
+    assert main([*command, "0"]) == 2
+    assert "--draws 0: expected at least 1" in capsys.readouterr().err
+
+
 def test_a_vocabulary_without_a_mask_is_one_clear_line(config, tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a0"]

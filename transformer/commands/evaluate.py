@@ -57,6 +57,9 @@ class Evaluate(OnCheckpoint):
     """Which part of the data; None: test, or where there is none validation."""
     examples: int | None = None
     """Examples scored, evenly spread over the split; None: all."""
+    draws: int | None = None
+    """With data.objective = masked_language_model: hide tokens, and pair texts, so many times
+    anew; None: once."""
     table: int = 0
     """Show this many examples with prediction and reference."""
     predictions: Path | None = None
@@ -80,6 +83,8 @@ class Evaluate(OnCheckpoint):
 
     def run(self) -> int:
         console = Console()
+        if self.draws is not None and self.draws < 1:
+            raise UserError(f"--draws {self.draws}: expected at least 1")
         for option in ("predictions", "null_odds"):
             if (path := getattr(self, option)) is not None:
                 require_folder(f"--{option.replace('_', '-')}", path)
@@ -99,6 +104,8 @@ class Evaluate(OnCheckpoint):
         config = replace(config, data=self.data)
         if self.data.objective != "spans":
             self._refuse("null_odds", "null_threshold")
+        if not isinstance(split, SentenceSplit):
+            self._refuse("draws")
         if isinstance(split, SpanSplit):
             lines = self._answer(model, params, tokenizer, split)
         elif isinstance(split, _Labelled):
@@ -110,7 +117,8 @@ class Evaluate(OnCheckpoint):
                     f"--checkpoint {self.checkpoint}: the model was not trained on masked tokens; "
                     f"expected so, because data.objective = {self.data.objective!r}"
                 )
-            masked = MaskedEvaluator(config, model, tokenizer, split)
+            draws = 1 if self.draws is None else self.draws
+            masked = MaskedEvaluator(config, model, tokenizer, split, draws)
             sums = masked.sums(params)
             lines = describe_masked(sums, masked.means(sums))
         elif isinstance(split, TextSplit):

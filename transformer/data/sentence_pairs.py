@@ -72,7 +72,7 @@ class MaskedBatches:
         **plan_settings,
     ) -> None:
         self._split, self._tokenizer, self._masker = split, tokenizer, masker
-        self._paired, self._seed, self._shuffle = next_sentence, seed, shuffle
+        self._paired, self._seed = next_sentence, seed
         self._composer = Composer(layout_of(tokenizer), next_sentence, length)
         self._room = length - self._composer.added
         self._sentences, self._documents = cut_long(split.sentences, split.documents, self._room)
@@ -102,7 +102,7 @@ class MaskedBatches:
 
     def batch(self, step: int) -> Batch:
         """The rows of a step; an empty row is padding throughout, of weights 0."""
-        epoch = step // self.steps_per_epoch if self._shuffle else 0
+        epoch = step // self.steps_per_epoch
         ids, (_, length, _) = self._plan.indices(step)
         count = self._masker.count(length - self._composer.added)
         inputs = np.full((len(ids), length), self._tokenizer.special.pad, np.int32)

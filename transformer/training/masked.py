@@ -37,7 +37,10 @@ class MaskedSums(NamedTuple):
 
 
 class MaskedEvaluator:
-    """Evaluates parameters on one split, every example of it once and always hidden alike.
+    """Evaluates parameters on one split, every example of it once a draw, always hidden alike.
+
+    With more draws than one other tokens are hidden in each, and other texts paired, so that a
+    small split gives steadier figures.
 
     ``loss`` is the training objective; ``nll``, ``perplexity`` and ``masked_accuracy`` are of the
     hidden tokens, means over all those of the split. ``unigram_entropy`` is the ``nll`` of
@@ -48,8 +51,14 @@ class MaskedEvaluator:
     """
 
     def __init__(
-        self, config: Config, model: Encoder, tokenizer: Tokenizer, split: SentenceSplit
+        self,
+        config: Config,
+        model: Encoder,
+        tokenizer: Tokenizer,
+        split: SentenceSplit,
+        draws: int = 1,
     ) -> None:
+        self._draws = draws
         self._batches = held_out_batches(split, config.data, tokenizer)
         self._step = make_masked_step(model, config.train.label_smoothing)
         self._entropy = unigram_entropy(split.words, ordinary_ids(tokenizer))
@@ -59,8 +68,8 @@ class MaskedEvaluator:
         return self.means(self.sums(params))
 
     def sums(self, params: Any) -> MaskedSums:
-        """Over the whole split; float64."""
-        batches = prefetch(self._batches, 0, self._batches.steps_per_epoch)
+        """Over the whole split, all draws together; float64."""
+        batches = prefetch(self._batches, 0, self._draws * self._batches.steps_per_epoch)
         found = jax.device_get([self._step(params, batch) for _, batch in batches])
         return jax.tree.map(lambda *parts: np.sum(parts, dtype=np.float64), *found)
 
