@@ -206,12 +206,18 @@ def test_pairs_of_tfds_keep_their_order(settings):
     assert read(named).texts[0] == "hypothesis 0"
 
 
-def test_tfds_examples_without_a_label_are_not_trained_on(settings):
+def test_tfds_examples_without_a_label_are_left_out_and_counted(settings):
     """Their -1 would be the last class."""
     columns = ("text=premise", "text2=hypothesis", "label=label")
     made = settings(objective="classification", dataset="tfds:glue/snli", columns=columns)
-    with pytest.raises(UserError, match=r"1 of 3 examples in train have no label"):
-        read(made)
+    said: list[str] = []
+    found = read_labelled(made, "train", said.append)
+    assert found is not None
+    assert found.labels == ["contradiction", "neutral"]
+    assert found.texts == ["premise 0", "premise 2"]
+    assert found.seconds == ["hypothesis 0", "hypothesis 2"]
+    assert said == ["train: 1 without a label left out", "train: 2 examples"]
+    assert not read(made, "test").labelled  # none there has a label: predictions only
 
 
 def test_numbers_of_tfds(settings):

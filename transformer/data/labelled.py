@@ -48,7 +48,8 @@ def read_labelled(config: DataConfig, split: SplitName, log: Log = print) -> Lab
     """The examples of one split, in order.
 
     Training leaves out those with a blank text; of a held-out split every row is kept, and of one
-    without labels every line, so that there is a prediction for each.
+    without labels every line, so that there is a prediction for each. A TFDS set's examples that
+    are marked as without a label are left out if others have one.
 
     Args:
         config: says where they are, and in which columns.
@@ -68,7 +69,7 @@ def read_labelled(config: DataConfig, split: SplitName, log: Log = print) -> Lab
             f"data.dataset = {config.origin!r}"
         )
     if config.origin.startswith("tfds:"):
-        found = _read_tfds(config, split)
+        found = _read_tfds(config, split, log)
         where = config.origin
     else:
         paths: tuple[str, ...] = getattr(config, split)
@@ -94,9 +95,14 @@ def _without_blank(found: Labelled) -> tuple[Labelled, int]:
         (kept if whole else blank).append(i)
     if not blank:
         return found, 0
+    return _chosen(found, kept), len(blank)
+
+
+def _chosen(found: Labelled, kept: list[int]) -> Labelled:
+    """Only these of the examples."""
     names = ("texts", "seconds", "places", *["labels"] * found.labelled)
     columns: Any = {name: [getattr(found, name)[i] for i in kept] for name in names}
-    return replace(found, **columns), len(blank)
+    return replace(found, **columns)
 
 
 def _read_files(config: DataConfig, paths: Sequence[str], split: SplitName, log: Log) -> Labelled:
@@ -204,7 +210,7 @@ def label_values(examples: Labelled) -> np.ndarray:
 # TensorFlow Datasets
 
 
-def _read_tfds(config: DataConfig, split: SplitName) -> Labelled | None:
+def _read_tfds(config: DataConfig, split: SplitName, log: Log) -> Labelled | None:
     """The examples of a TFDS set with a text or two, and a label.
 
     Raises:
@@ -219,9 +225,10 @@ def _read_tfds(config: DataConfig, split: SplitName) -> Labelled | None:
     if chosen not in builder.info.splits:
         return None
     found = Labelled(paired=is_paired(config), names=classes)
-    # GLUE's test sets, whose answers are not public, have -1 for all; SNLI has it for some.
-    missing = 0
+    # GLUE's test sets, whose answers are not public, have -1 for all. SNLI has it for those of its
+    # examples that the annotators did not agree about, and nobody counts them.
     marked = classes or task_of(config.origin)
+    unlabelled: list[bool] = []
     for place, record in tfds_records(builder, chosen, where):
         found.texts.append(decoded(record[names["text"]], place).strip())
         second = names.get("text2")
@@ -230,15 +237,18 @@ def _read_tfds(config: DataConfig, split: SplitName) -> Labelled | None:
         label = record[names["label"]]
         if isinstance(label, bytes | str):
             label = decoded(label, place)
-        elif marked and label == -1:
-            missing += 1
-        elif classes:
+        unlabelled.append(bool(marked and label == -1))
+        if classes and not unlabelled[-1]:
             label = classes[label]
         found.labels.append(str(label))
-    if missing and (split == "train" or missing < len(found)):
-        raise UserError(f"{where}: {missing} of {len(found)} examples in {chosen} have no label")
-    if missing:
-        found.labels.clear()
+    if not any(unlabelled):
+        return found
+    if not all(unlabelled):
+        log(f"{split}: {sum(unlabelled)} without a label left out")
+        return _chosen(found, [i for i, without in enumerate(unlabelled) if not without])
+    if split == "train":
+        raise UserError(f"{where}: no example in {chosen} has a label")
+    found.labels.clear()
     return found
 
 
