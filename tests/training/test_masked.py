@@ -270,6 +270,22 @@ def test_evaluate_prints_them(finished, capsys):
     assert "--table 3: not with data.objective" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("objective", "told"),
+    [
+        ("classification", "has the head 'language_model'; expected 'classification'"),
+        ("language_model", "expected 'decoder'"),
+    ],
+)
+def test_evaluate_refuses_what_the_model_has_not_learnt_before_it_reads(
+    objective, told, finished, capsys
+):
+    options = ["--data.objective", objective, "--data.dataset", "files", "--data.train", "nowhere"]
+    assert main(["evaluate", "--checkpoint", str(finished[0]), *options]) == 2
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1, error
+
+
 def test_more_draws_hide_other_tokens_and_pair_other_texts(finished, data, capsys):
     """All draws together are the mean over batches made by hand, epoch by epoch."""
     workdir, result, _ = finished

@@ -90,18 +90,19 @@ class Evaluate(OnCheckpoint):
                 require_folder(f"--{option.replace('_', '-')}", path)
         model, params, tokenizer, config = self.load_any()
         self._check_labels(config.data.labels)
+        self._check_head(model)
         if not isinstance(model, Seq2Seq) and self.decode != config.decode:
             raise UserError(
                 f"--decode: expected none, because model.architecture = "
                 f"{model.config.architecture!r}"
             )
+        config = replace(config, data=self.data)  # finds what the network cannot learn
         asked = (self.split,) if self.split else ("validation", "test")
         decoder = config.model.architecture == "decoder"
         data = prepare(self.data, tokenizer, asked, console.print, decoder)
         split = (data.train if self.split == "train" else data.test) or data.validation
         if split is None or (self.split and getattr(data, self.split) is None):
             raise UserError(f"--split {' or '.join(asked)}: {self.data.origin} has none")
-        config = replace(config, data=self.data)
         if self.data.objective != "spans":
             self._refuse("null_odds", "null_threshold")
         if not isinstance(split, SentenceSplit):
@@ -112,11 +113,7 @@ class Evaluate(OnCheckpoint):
             lines = self._label(model, params, tokenizer, split)
         elif isinstance(split, SentenceSplit):
             self._refuse("examples", "table", "predictions")
-            if not isinstance(model, Encoder) or model.config.head != "language_model":
-                raise UserError(
-                    f"--checkpoint {self.checkpoint}: the model was not trained on masked tokens; "
-                    f"expected so, because data.objective = {self.data.objective!r}"
-                )
+            assert isinstance(model, Encoder)
             draws = 1 if self.draws is None else self.draws
             masked = MaskedEvaluator(config, model, tokenizer, split, draws)
             sums = masked.sums(params)
@@ -171,25 +168,28 @@ class Evaluate(OnCheckpoint):
                 "as many other names"
             )
 
-    def _check_head(self, model: Model, split: _Labelled | SpanSplit) -> Any:
-        """The network, if it can do what the split asks for, and there is something to do."""
-        self._refuse("examples", "table")
-        head = head_of(self.data.objective)
+    def _check_head(self, model: Model) -> None:
+        """Whether the network has been trained for the objective."""
+        objective, head = self.data.objective, head_of(self.data.objective)
         if model.config.head != head:
             raise UserError(
                 f"--checkpoint {self.checkpoint}: the model has the head {model.config.head!r}; "
-                f"expected {head!r}, because data.objective = {self.data.objective!r}"
+                f"expected {head!r}, because data.objective = {objective!r}"
             )
+
+    def _check_scored(self, split: _Labelled | SpanSplit) -> None:
+        """Whether there is something to do."""
+        self._refuse("examples", "table")
         if not split.labelled and self.predictions is None:
             raise UserError("there are no labels to score by: expected --predictions FILE")
-        return model
 
     def _answer(
         self, model: Model, params: Any, tokenizer: Tokenizer, split: SpanSplit
     ) -> list[str]:
         """The scores of answers, which are written as asked for."""
-        network = self._check_head(model, split)
-        evaluator = SpanEvaluator(network, self.data, tokenizer, split)
+        self._check_scored(split)
+        assert isinstance(model, Encoder)
+        evaluator = SpanEvaluator(model, self.data, tokenizer, split)
         found = evaluator.find(params)
         if self.predictions is not None:
             write_by_id(self.predictions, evaluator.predictions(found, self.null_threshold))
@@ -204,7 +204,8 @@ class Evaluate(OnCheckpoint):
     ) -> list[str]:
         """The scores of classes, numbers, choices or labels of words, which are written as asked
         for."""
-        network = self._check_head(model, split)
+        self._check_scored(split)
+        network: Any = model
         if isinstance(split, ClassSplit):
             evaluator = ClassEvaluator(network, self.data, tokenizer, split)
         elif isinstance(split, ChoiceSplit):
