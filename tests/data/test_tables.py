@@ -75,6 +75,15 @@ def test_names_are_found_in_the_header(write):
     assert cells(path, NAMED) == [{"label": "1", "text": "fine"}]
 
 
+def test_a_name_that_is_there_twice_is_refused(write):
+    path = write("a.tsv", "sentence\tgold\tsentence\nfine\t1\tbad\n")
+    message = r"a.tsv:1: expected one column 'sentence' in the header, found 2"
+    with pytest.raises(UserError, match=message):
+        cells(path, NAMED)
+    unread = write("b.tsv", "x\tsentence\tgold\tx\n7\tfine\t1\t8\n")
+    assert cells(unread, NAMED) == [{"label": "1", "text": "fine"}]
+
+
 def test_a_name_that_is_missing_has_a_hint(write):
     with pytest.raises(UserError, match=r"a.tsv:1: no column 'sentence' .* did you mean sentence1"):
         cells(write("a.tsv", "id\tsentence1\tgold\n"), NAMED)

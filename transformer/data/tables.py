@@ -132,6 +132,10 @@ def _places(header: list[str], columns: Columns, place: str) -> dict[str, int]:
     found = {}
     for role, name in zip(columns.roles, columns.names, strict=True):
         if name in header:
+            if (count := header.count(name)) > 1:
+                raise UserError(
+                    f"{place}: expected one column {name!r} in the header, found {count}"
+                )
             found[role] = header.index(name)
         elif role not in columns.optional:
             hint = did_you_mean(name, header) or f"; found {', '.join(header)}"
