@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from transformer.data.batches import Batch, prefetch
+from transformer.data.batches import ALL, Batch, Rows, prefetch
 
 
 class Counting:
@@ -17,9 +17,12 @@ class Counting:
     def __init__(self) -> None:
         self.made: list[int] = []
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         self.made.append(step)
-        return {"ids": np.array([step])}
+        return {"ids": self.ids(step)[rows], "inputs": self.ids(step)[rows]}
+
+    def ids(self, step: int) -> np.ndarray:
+        return np.arange(step, step + 5)
 
     def example(self, number: int) -> str:
         return str(number)
@@ -28,6 +31,14 @@ class Counting:
 def test_every_step_has_its_batch_across_an_epoch():
     made = list(prefetch(Counting(), 5, 16))
     assert [(step, int(batch["ids"][0])) for step, batch in made] == [(i, i) for i in range(5, 16)]
+
+
+def test_rows_that_are_asked_for_come_with_the_numbers_of_all():
+    made = prefetch(Counting(), 2, 4, rows=lambda count: np.array([1, count - 1]))
+    for (step, batch), first in zip(made, (2, 3), strict=True):
+        assert step == first
+        assert batch["inputs"].tolist() == [first + 1, first + 4]
+        assert batch["ids"].tolist() == list(range(first, first + 5))
 
 
 def workers() -> list[threading.Thread]:
@@ -42,10 +53,10 @@ def test_an_empty_range(stop):
 
 def test_the_threads_error_is_raised_at_its_step():
     class Failing(Counting):
-        def batch(self, step: int) -> Batch:
+        def batch(self, step: int, rows: Rows = ALL) -> Batch:
             if step == 3:
                 raise OSError("disk gone")
-            return super().batch(step)
+            return super().batch(step, rows)
 
     seen = []
     with pytest.raises(OSError, match="disk gone"):
@@ -75,8 +86,8 @@ def test_no_more_than_depth_are_made_ahead():
     filled = threading.Event()
 
     class Watched(Counting):
-        def batch(self, step: int) -> Batch:
-            batch = super().batch(step)
+        def batch(self, step: int, rows: Rows = ALL) -> Batch:
+            batch = super().batch(step, rows)
             if len(self.made) == 5:
                 filled.set()
             return batch

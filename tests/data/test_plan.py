@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from transformer.data.objectives import training_batches
+from transformer.data.pipeline import prepare
 from transformer.data.plan import BatchPlan, length_batches, padded_length
 
 
@@ -205,3 +207,36 @@ def test_batches_by_length_are_full_and_few():
 )
 def test_padded_lengths(length, padded):
     assert padded_length(length) == padded
+
+
+TEXT = "\n\n".join(f"the {i} quick. brown fox {i * i}. jumps\nover it" for i in range(23))
+PAIRS = "".join(f"{'ab' * (i % 7 + 1)}\t{'xy'[i % 2]} {i % 5}\n" for i in range(23))
+OBJECTIVES = {
+    "translation": {"source": PAIRS},
+    "answers": {"source": PAIRS},
+    "language_model": {"source": TEXT, "documents": "paragraph", "block_length": 13},
+    "span_corruption": {
+        "source": TEXT, "block_length": 16, "target_symbols": "characters", "tokenizer": "bytes",
+    },
+    "classification": {"source": PAIRS},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_some_rows_are_those_of_the_whole_batch(objective, write, settings):
+    values = dict(OBJECTIVES[objective])
+    path = write("train.txt", values.pop("source"))
+    config = settings(
+        objective=objective, train=(path,), validation=(path,), batch_tokens=64, num_buckets=2,
+        **values,
+    )  # fmt: skip
+    data = prepare(config, splits=("train",), log=lambda line: None)
+    assert data.train is not None
+    batches = training_batches(data.train, config, data.tokenizer, 1, 1)
+    for step in range(batches.steps_per_epoch + 2):
+        whole, rows = batches.batch(step), np.array([1, 3])[: len(batches.ids(step)) // 2]
+        np.testing.assert_array_equal(batches.ids(step), whole["ids"])
+        some = batches.batch(step, rows)
+        assert some.keys() == whole.keys()
+        for name, array in some.items():
+            np.testing.assert_array_equal(array, whole[name][rows], name)

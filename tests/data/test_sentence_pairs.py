@@ -242,6 +242,15 @@ def test_weights_of_pairs_have_the_sum_of_those_of_tokens():
     assert empty
 
 
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_some_rows_are_those_of_the_whole_batch(next_sentence):
+    made = batches(dataclasses.replace(CONFIG, next_sentence=next_sentence))
+    whole, some = made.batch(0), made.batch(0, np.array([0, 2]))
+    np.testing.assert_array_equal(made.ids(0), whole["ids"])
+    for name, array in whole.items():
+        np.testing.assert_array_equal(some[name], array[[0, 2]], name)
+
+
 def test_the_summary_and_examples_are_for_people():
     made = batches()
     assert made.summary.startswith("96 tokens (unigram entropy ")

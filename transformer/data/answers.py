@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transformer.data.batches import Batch
-from transformer.data.plan import BatchPlan
+from transformer.data.batches import ALL, Batch, Rows
+from transformer.data.plan import BatchPlan, PlannedBatches
 from transformer.data.store import TokenStore, document_ends
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
 
-class AnswerBatches:
+class AnswerBatches(PlannedBatches):
     """Batches of prompts with their answers, bucketed by length (see `Batches`).
 
     A prompt ``p q`` with the answer ``a`` is ``BEGIN p q a END`` (begin and end as of a document,
@@ -44,19 +44,15 @@ class AnswerBatches:
         self._plan = BatchPlan(lengths, lengths, **plan_settings)
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.steps_per_epoch
-
-    @property
     def summary(self) -> str:
         return (
             f"{len(self._store):,} prompts with answers in {self.steps_per_epoch:,} steps an "
             f"epoch, {self._plan.efficiency:.0%} of their tokens not padding"
         )
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The pairs of a step, padded; an empty row is padding throughout, of weight 0."""
-        ids, (_, length, _) = self._plan.indices(step)
+        ids, (_, length, _) = self._plan.indices(step, rows)
         inputs = np.full((len(ids), length), self._pad, np.int32)
         targets, weights = inputs.copy(), np.zeros(inputs.shape, np.float32)
         for row, i in enumerate(ids[ids >= 0]):

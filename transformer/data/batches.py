@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,12 @@ Encoders have no ``targets`` but, by what they learn:
 """
 
 
+Rows = slice | np.ndarray
+"""Some rows of a batch, in their order: a slice, or their numbers."""
+
+ALL: Rows = slice(None)
+
+
 class Batches(Protocol):
     """The batches of a data set: a pure function of (data, seed, step)."""
 
@@ -44,8 +50,12 @@ class Batches(Protocol):
         """How much data there is, such as "29,000 pairs in 275 steps an epoch"."""
         ...
 
-    def batch(self, step: int) -> Batch:
-        """The arrays of a step, counted from 0 over all epochs."""
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
+        """The arrays of a step, counted from 0 over all epochs, or these rows of them."""
+        ...
+
+    def ids(self, step: int) -> np.ndarray:
+        """``ids`` of all rows of a step, without making them."""
         ...
 
     def example(self, number: int) -> str:
@@ -54,7 +64,11 @@ class Batches(Protocol):
 
 
 def prefetch(
-    batches: Batches, start_step: int, stop_step: int, depth: int = 4
+    batches: Batches,
+    start_step: int,
+    stop_step: int,
+    depth: int = 4,
+    rows: Callable[[int], Rows] | None = None,
 ) -> Generator[tuple[int, Batch], None, None]:
     """Yields (step, batch) for the steps in [start_step, stop_step), made by a thread.
 
@@ -66,6 +80,7 @@ def prefetch(
         start_step: first step.
         stop_step: one past the last step.
         depth: batches made ahead, at most.
+        rows: of the number of a step's rows, those to make; ``ids`` are still those of all rows.
     """
     ready: queue.Queue[tuple[int, Batch | BaseException]] = queue.Queue(depth)
     stopped = threading.Event()
@@ -77,11 +92,17 @@ def prefetch(
             except queue.Full:
                 continue
 
+    def make(step: int) -> Batch:
+        if rows is None:
+            return batches.batch(step)
+        ids = batches.ids(step)
+        return {**batches.batch(step, rows(len(ids))), "ids": ids}
+
     def work() -> None:
         step = start_step
         try:
             while step < stop_step and not stopped.is_set():
-                put((step, batches.batch(step)))
+                put((step, make(step)))
                 step += 1
         except BaseException as error:
             put((step, error))

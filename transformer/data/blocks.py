@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transformer.data.batches import Batch
+from transformer.data.batches import ALL, Batch, Rows
 from transformer.data.store import DocumentStore
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
@@ -74,10 +74,13 @@ class BlockBatches:
             f"{self._steps:,} steps an epoch"
         )
 
-    def batch(self, step: int) -> Batch:
+    def ids(self, step: int) -> np.ndarray:
+        cuts = self._cuts(step)
+        return np.where(cuts > -self._length, np.maximum(cuts, 0), -1)
+
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The rows of a step; ``ids`` are the places of their first tokens in the store."""
-        epoch, position = divmod(step, self._steps)
-        cuts = self._cuts(epoch if self._shuffle else 0)[position]
+        cuts = self._cuts(step)[rows]
         starts = np.maximum(cuts, 0)
         stops = np.minimum(cuts + self._length, self._pairs)
         tokens, pad = self._store.tokens, np.int32(self._tokenizer.special.pad)
@@ -88,7 +91,7 @@ class BlockBatches:
             "inputs": np.where(inside, tokens[places], pad),
             "targets": np.where(inside, tokens[places + 1], pad),
             "weights": inside.astype(np.float32),
-            "ids": np.where(inside[:, 0], starts, -1).astype(np.int32),
+            "ids": self.ids(step)[rows].astype(np.int32),
         }
         return batch if len(self._store) == 1 else {**batch, **self._documents(places, inside)}
 
@@ -97,14 +100,17 @@ class BlockBatches:
             self._store.tokens[number : number + self._length].tolist()
         )
 
-    def _cuts(self, epoch: int) -> np.ndarray:
-        """Where the rows of each step begin, int64 [steps, rows]; an empty one at -length."""
+    def _cuts(self, step: int) -> np.ndarray:
+        """Where the rows of a step begin, int64 [rows]; an empty one at -length."""
+        epoch, position = divmod(step, self._steps)
+        epoch = epoch if self._shuffle else 0
         cached = self._epoch  # one read: another thread may replace it meanwhile
         if cached is None or cached[0] != epoch:
             self._epoch = cached = (epoch, self._deal(epoch))
-        return cached[1]
+        return cached[1][position]
 
     def _deal(self, epoch: int) -> np.ndarray:
+        """The `_cuts` of all steps, int64 [steps, rows]."""
         length = self._length
         dealt = np.full((self._step_rows, self._steps), -length, np.int64)
         cuts = np.arange(self._rows) * length

@@ -13,10 +13,10 @@ from functools import partial
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.batches import Batch
+from transformer.data.batches import ALL, Batch, Rows
 from transformer.data.classification import InputMaker
 from transformer.data.composing import Composer, layout_of
-from transformer.data.plan import BatchPlan
+from transformer.data.plan import BatchPlan, PlannedBatches
 from transformer.data.sources import Log, SplitName, data_directory
 from transformer.data.splits import read_splits
 from transformer.data.store import TokenStore, fingerprint, open_or_build
@@ -211,7 +211,7 @@ def tokenise_choices(
     return ChoiceSplit(examples, labels, choices, store, digest.hexdigest())
 
 
-class ChoiceBatches:
+class ChoiceBatches(PlannedBatches):
     """Batches of prompts with their endings, bucketed by length (see `Batches`).
 
     Args:
@@ -241,10 +241,6 @@ class ChoiceBatches:
         self._plan = BatchPlan(lengths, lengths, batch_tokens=tokens, **plan_settings)
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.steps_per_epoch
-
-    @property
     def summary(self) -> str:
         counts = Counter(self._split.labels.tolist())
         shares = ", ".join(f"{counts[i]:,}" for i in range(self._split.choices))
@@ -254,9 +250,9 @@ class ChoiceBatches:
             "of their tokens not padding"
         )
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The examples of a step; an empty row has the label -1."""
-        ids, (_, length, _) = self._plan.indices(step)
+        ids, (_, length, _) = self._plan.indices(step, rows)
         store, choices = self._split.store, self._split.choices
         rows = (ids[ids >= 0][:, None] * choices + np.arange(choices)).ravel().tolist()
         texts = [(store.source(i)[:-1], store.target(i)[:-1]) for i in rows]

@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.batches import Batch
+from transformer.data.batches import ALL, Batch, Rows
 from transformer.data.composing import Composer, layout_of, padded
 from transformer.data.labelled import Labelled, label_numbers, label_values
-from transformer.data.plan import BatchPlan
+from transformer.data.plan import BatchPlan, PlannedBatches
 from transformer.data.sources import Log, data_directory
 from transformer.data.store import TokenStore, fingerprint, open_or_build
 from transformer.data.tokenizer import Tokenizer
@@ -143,7 +143,7 @@ class InputMaker:
         }
 
 
-class ClassBatches:
+class ClassBatches(PlannedBatches):
     """Batches of labelled texts, bucketed by length (see `Batches`).
 
     Args:
@@ -164,10 +164,6 @@ class ClassBatches:
         self._plan = BatchPlan(lengths, lengths, **plan_settings)
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.steps_per_epoch
-
-    @property
     def summary(self) -> str:
         labels, names = self._split.labels, self._split.names
         if names:
@@ -180,9 +176,9 @@ class ClassBatches:
             f"epoch, {self._plan.efficiency:.0%} of their tokens not padding"
         )
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The examples of a step; an empty row has the label -1 and weights 0."""
-        ids, (_, length, _) = self._plan.indices(step)
+        ids, (_, length, _) = self._plan.indices(step, rows)
         store, labels = self._split.store, self._split.labels
         examples = [(store.source(i)[:-1], store.target(i)[:-1]) for i in ids[ids >= 0]]
         batch = self._inputs(examples, len(ids), length)

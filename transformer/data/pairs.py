@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from transformer.data.batches import Batch
-from transformer.data.plan import BatchPlan
+from transformer.data.batches import ALL, Batch, Rows
+from transformer.data.plan import BatchPlan, PlannedBatches
 from transformer.data.store import TokenStore
 from transformer.data.tokenizer import SpecialIds
 
 
-class PairBatches:
+class PairBatches(PlannedBatches):
     """Batches of pairs, bucketed by length (see `Batches` and `BatchPlan`).
 
     For a target ``a b END`` the decoder's inputs are ``BEGIN a b``.
@@ -28,21 +28,17 @@ class PairBatches:
         self._store, self._plan, self._special, self._texts = store, plan, special, texts
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.steps_per_epoch
-
-    @property
     def summary(self) -> str:
         return (
             f"{len(self._store):,} pairs in {self.steps_per_epoch:,} steps an epoch, "
             f"{self._plan.efficiency:.0%} of their tokens not padding"
         )
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The pairs of a step, padded; an empty row is padding throughout, of weight 0."""
         pad, begin = self._special.pad, self._special.begin
         store = self._store
-        ids, (_, source_length, target_length) = self._plan.indices(step)
+        ids, (_, source_length, target_length) = self._plan.indices(step, rows)
         source, _ = gather(store.source_tokens, store.source_offsets, ids, source_length, pad)
         targets, inside = gather(store.target_tokens, store.target_offsets, ids, target_length, pad)
         first = np.full((len(ids), 1), begin, np.int32)

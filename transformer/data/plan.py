@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from transformer.data.batches import ALL, Rows
+
 Shape = tuple[int, int, int]
 """(B, S, T): rows, padded source length, padded target length."""
 
@@ -95,12 +97,12 @@ class BatchPlan:
         )
         return self._tokens / padded
 
-    def indices(self, step: int) -> tuple[np.ndarray, Shape]:
-        """The examples of a step, counted from 0 over all epochs.
+    def indices(self, step: int, rows: Rows = ALL) -> tuple[np.ndarray, Shape]:
+        """The examples of a step, counted from 0 over all epochs, or of some of its rows.
 
         Returns:
-            Example numbers, int64 [group * B], with -1 in empty rows (always the
-            last ones); and the shape (B, S, T) of each of the group's batches.
+            Example numbers, int64 [group * B] of all rows, with -1 in empty ones (always the
+            last); and the shape (B, S, T) of each of the group's batches.
         """
         epoch, position = divmod(step, self.steps_per_epoch)
         if not self._shuffle:
@@ -108,7 +110,8 @@ class BatchPlan:
         cached = self._epoch  # one read: another thread may replace it meanwhile
         if cached is None or cached[0] != epoch:
             self._epoch = cached = (epoch, self._deal(epoch))
-        return cached[1][position]
+        ids, shape = cached[1][position]
+        return ids[rows], shape
 
     def _deal(self, epoch: int) -> list[tuple[np.ndarray, Shape]]:
         rank = np.arange(self._examples, dtype=np.uint64)
@@ -129,6 +132,19 @@ class BatchPlan:
         if not self._shuffle:
             return steps
         return [steps[i] for i in np.argsort(generator.random_raw(len(steps)), kind="stable")]
+
+
+class PlannedBatches:
+    """What all batches have in common that follow a `BatchPlan` (see `Batches`)."""
+
+    _plan: BatchPlan
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._plan.steps_per_epoch
+
+    def ids(self, step: int) -> np.ndarray:
+        return self._plan.indices(step)[0]
 
 
 def length_batches(

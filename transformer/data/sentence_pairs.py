@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer.data.batches import Batch
+from transformer.data.batches import ALL, Batch, Rows
 from transformer.data.composing import Composer, layout_of
 from transformer.data.masking import Masker, unigram_entropy
-from transformer.data.plan import BatchPlan
+from transformer.data.plan import BatchPlan, PlannedBatches
 from transformer.data.sentences import SentenceSplit, cut_long, runs
 from transformer.data.tokenizer import Tokenizer
 
@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     follows: int
 
 
-class MaskedBatches:
+class MaskedBatches(PlannedBatches):
     """Batches of texts with hidden tokens (see `Batches`, and `Masker` for what is hidden).
 
     An example is a run of sentences of one document (see `runs`). Which texts become of it, and
@@ -87,10 +87,6 @@ class MaskedBatches:
         )
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.steps_per_epoch
-
-    @property
     def summary(self) -> str:
         entropy = unigram_entropy(self._split.words, self._masker.ordinary)
         kind = "pairs" if self._paired else "rows"
@@ -100,10 +96,11 @@ class MaskedBatches:
             f"{len(self._starts):,} {kind} in {self.steps_per_epoch:,} steps an epoch"
         )
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The rows of a step; an empty row is padding throughout, of weights 0."""
         epoch = step // self.steps_per_epoch
-        ids, (_, length, _) = self._plan.indices(step)
+        # With pairs all rows are made: what one of them weighs depends on the others.
+        ids, (_, length, _) = self._plan.indices(step, ALL if self._paired else rows)
         count = self._masker.count(length - self._composer.added)
         inputs = np.full((len(ids), length), self._tokenizer.special.pad, np.int32)
         token_types = np.zeros_like(inputs)
@@ -138,7 +135,8 @@ class MaskedBatches:
             return batch
         share = weights.sum() / max((ids >= 0).sum(), 1)
         follow_weights = np.where(ids >= 0, share, 0).astype(np.float32)
-        return {**batch, "follows": follows, "follow_weights": follow_weights}
+        batch |= {"follows": follows, "follow_weights": follow_weights}
+        return {name: array[rows] for name, array in batch.items()}
 
     def example(self, number: int) -> str:
         return self._tokenizer.decode_target(self._run(number).tolist())

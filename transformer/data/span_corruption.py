@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer.data.batches import Batch
+from transformer.data.batches import ALL, Batch, Rows
 from transformer.data.extended_tokenizer import with_sentinels
-from transformer.data.plan import BatchPlan
+from transformer.data.plan import BatchPlan, PlannedBatches
 from transformer.data.store import DocumentStore, document_ends
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
@@ -145,7 +145,7 @@ def _pieces(
     return [(None, first), *((int(part[0]), part[1:]) for part in others)]
 
 
-class SpanBatches:
+class SpanBatches(PlannedBatches):
     """Batches of corrupted text (see `Batches`).
 
     All documents are one long text, without what marks their ends; it is cut into pieces that
@@ -204,21 +204,17 @@ class SpanBatches:
         self._plan = BatchPlan(sizes[:, 0], sizes[:, 1], batch_tokens, 1, seed, shuffle, group)
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.steps_per_epoch
-
-    @property
     def summary(self) -> str:
         return (
             f"{self._total:,} tokens in rows of {self._length}, "
             f"{self.steps_per_epoch:,} steps an epoch"
         )
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The pieces of a step, corrupted; an empty row is padding throughout, of weight 0."""
         pad, begin, end, *_ = self._tokenizer.special
         epoch = step // self.steps_per_epoch if self._shuffle else 0
-        ids, (_, source_length, target_length) = self._plan.indices(step)
+        ids, (_, source_length, target_length) = self._plan.indices(step, rows)
         source = np.full((len(ids), source_length), pad, np.int32)
         targets = np.full((len(ids), target_length), pad, np.int32)
         inputs, weights = targets.copy(), np.zeros(targets.shape, np.float32)

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.batches import Batch
+from transformer.data.batches import ALL, Batch, Rows
 from transformer.data.composing import layout_of, padded
 from transformer.data.labelled import Labelled, label_numbers
-from transformer.data.plan import BatchPlan
+from transformer.data.plan import BatchPlan, PlannedBatches
 from transformer.data.sources import Log, SplitName, read_lines
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
@@ -232,7 +232,7 @@ def word_batch(
     }
 
 
-class TokenBatches:
+class TokenBatches(PlannedBatches):
     """Batches of sentences with a label for each word, bucketed by length (see `Batches`).
 
     Args:
@@ -247,10 +247,6 @@ class TokenBatches:
         self._plan = BatchPlan(lengths, lengths, **plan_settings)
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.steps_per_epoch
-
-    @property
     def summary(self) -> str:
         counts = Counter(self._split.labels.tolist())
         shares = ", ".join(f"{name} {counts[i]:,}" for i, name in enumerate(self._split.names))
@@ -259,9 +255,9 @@ class TokenBatches:
             f"epoch, {self._plan.efficiency:.0%} of their tokens not padding"
         )
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The rows of a step, and ``words`` (see `word_batch`); an empty row has labels -1."""
-        ids, (_, length, _) = self._plan.indices(step)
+        ids, (_, length, _) = self._plan.indices(step, rows)
         batch = word_batch(self._split, ids, length, self._tokenizer)
         return {**batch, "ids": ids.astype(np.int32)}
 

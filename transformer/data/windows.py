@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.batches import Batch
+from transformer.data.batches import ALL, Batch, Rows
 from transformer.data.classification import InputMaker
 from transformer.data.composing import layout_of
-from transformer.data.plan import BatchPlan
+from transformer.data.plan import BatchPlan, PlannedBatches
 from transformer.data.questions import Question, Questions
 from transformer.data.sources import Log
 from transformer.data.store import fingerprint
@@ -269,7 +269,7 @@ def window_batch(split: SpanSplit, inputs: InputMaker, ids: np.ndarray, length: 
     }
 
 
-class WindowBatches:
+class WindowBatches(PlannedBatches):
     """Batches of windows, bucketed by length (see `Batches`): an example is a window.
 
     Args:
@@ -287,10 +287,6 @@ class WindowBatches:
         self._plan = BatchPlan(lengths, lengths, **plan_settings)
 
     @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.steps_per_epoch
-
-    @property
     def summary(self) -> str:
         windows = self._split.windows
         share = (windows.starts > 0).mean()
@@ -300,9 +296,9 @@ class WindowBatches:
             "of their tokens not padding"
         )
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, rows: Rows = ALL) -> Batch:
         """The windows of a step; an empty row has the answer -1."""
-        ids, (_, length, _) = self._plan.indices(step)
+        ids, (_, length, _) = self._plan.indices(step, rows)
         return window_batch(self._split, self._inputs, ids, length)
 
     def example(self, number: int) -> str:
