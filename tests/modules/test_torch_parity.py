@@ -16,7 +16,8 @@ from transformer.config import ModelConfig
 from transformer.functional import Mask, attend
 from transformer.functional.chunked_attention import chunked_attention
 from transformer.modules.attention import Attention, KeysValues
-from transformer.modules.block import Block, Stack
+from transformer.modules.block import Block
+from transformer.modules.stack import Stack
 
 ATTENTION = load("torch_attention")
 LAYERS = load("torch_layers")

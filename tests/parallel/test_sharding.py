@@ -32,7 +32,7 @@ def test_names_become_sides_of_the_mesh():
 
 def test_a_name_without_a_rule_is_an_error():
     """JAX's own tables leave such an axis in one piece, silently."""
-    with pytest.raises(UserError, match="axis 'hedas': no rule says where it lies; expected voc"):
+    with pytest.raises(UserError, match="axis 'hedas': no rule says where it lies; expected lay"):
         sharding(1, 2, 1).spec(("embed", "hedas"))
 
 

@@ -106,6 +106,13 @@ class ModelConfig:
     """How attention is computed: whole, in blocks of keys, or by length (auto)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the activations; parameters, softmax, logits and losses stay float32."""
+    scan_layers: bool = False
+    """In training: compile one layer and loop over all, whose parameters lie in one array each, so
+    that compiling takes as long for many layers as for one. What is learnt stays the same."""
+    remat: Literal["none", "dots", "full"] = "none"
+    """What training forgets of each layer, and computes again for the gradient. none: nothing;
+    dots: all but products with parameters; full: all but the layer's input. Less memory for more
+    time; what is learnt stays the same."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "model_dim", "ff_dim", "num_heads"):
@@ -147,6 +154,13 @@ class ModelConfig:
             "model.local_window",
             self.local_window,
             f"None, because model.architecture = {self.architecture!r}",
+        )
+        require(
+            not self.scan_layers or self.local_window is None or self.num_layers % 2 == 0,
+            "model.num_layers",
+            self.num_layers,
+            "an even number, because model.scan_layers = True and every other layer has "
+            f"model.local_window = {self.local_window}",
         )
         require(self.pad_id >= 0, "model.pad_id", self.pad_id, "0 or more")
         if self.num_kv_heads is not None:

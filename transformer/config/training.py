@@ -76,7 +76,7 @@ class TrainConfig:
     init_from: str | None = None
     """The --workdir of another run (or an imported model): its parameters and tokenizer are what
     training starts from. Leave all settings of the model out to have its; those given must
-    agree with it, but for dropout, attention and dtype."""
+    agree with it, but for dropout, attention, dtype, scan_layers and remat."""
     label_smoothing: float = 0.1
     """Probability mass spread evenly over the whole vocabulary (epsilon_ls, section 5.4)."""
     lm_weight: float = 0.5

@@ -111,13 +111,17 @@ def gelu_tanh(x: Float[Array, "*M"]) -> Float[Array, "*M"]:
 
 
 def dropout(
-    x: Float[Array, "*M D"], rate: float, key: PRNGKeyArray | UInt32[Array, "2"]
+    x: Float[Array, "*M D"], rate: float, key: PRNGKeyArray | UInt32[Array, "2"] | None
 ) -> Float[Array, "*M D"]:
     """Zeroes entries at ``rate`` and scales the others so that the expectation stays.
+
+    Without a key, and at rate 0, ``x`` is returned.
 
     Srivastava et al. 2014. Sixteen random bits decide about an entry, half the work of
     a random float, so the rate is met to within 2^-17.
     """
+    if key is None or rate == 0:
+        return x
     dropped = min(round(rate * 2**16), 2**16 - 1)
     width = x.shape[-1]
     words = jax.random.bits(key, (*x.shape[:-1], -(-width // 2)), jnp.uint32)

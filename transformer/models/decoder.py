@@ -8,8 +8,8 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.functional import Mask
 from transformer.models.cache import DecoderCache
-from transformer.modules.block import Stack
 from transformer.modules.embed import Embedding
+from transformer.modules.stack import Stack
 
 
 class Decoder(nn.Module):

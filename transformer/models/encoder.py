@@ -6,10 +6,11 @@ from flax import linen as nn
 from transformer.config import ModelConfig
 from transformer.errors import UserError
 from transformer.functional import Mask
-from transformer.modules.block import ACTIVATIONS, Stack
+from transformer.modules.block import ACTIVATIONS
 from transformer.modules.embed import Embedding
 from transformer.modules.initializers import embedding_init
 from transformer.modules.linear import Dropout, Linear, Norm
+from transformer.modules.stack import Stack
 
 # Outputs of a head's last layer, where the labels do not say it.
 _OUTPUTS = {"regression": 1, "multiple_choice": 1, "span": 2}

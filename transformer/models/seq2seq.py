@@ -9,8 +9,8 @@ from transformer.config import ModelConfig
 from transformer.functional import Mask
 from transformer.models.cache import DecoderCache
 from transformer.modules.attention import KeysValues
-from transformer.modules.block import Stack
 from transformer.modules.embed import Embedding
+from transformer.modules.stack import Stack
 
 
 class Cache(NamedTuple):
@@ -62,14 +62,13 @@ class Seq2Seq(nn.Module):
 
     def hidden(self, source, inputs, *, train: bool = False):
         """As `__call__`, but the vectors ``[B, T, D]`` that `logits` multiplies."""
-        memories = self.decoder.project_memory(self.encode(source, train=train))
         positions = jnp.arange(inputs.shape[1])[None]
         # Padding comes last, so the causal rule alone hides it from every token that counts.
         hidden, _ = self.decoder(
             self.embedding(inputs, positions, train=train),
             Mask.self_attention((inputs != self.config.pad_id) | (positions == 0), causal=True),
             positions=positions,
-            memories=memories,
+            memories=self.encode(source, train=train),
             memory_mask=self._memory_mask(source),
             train=train,
         )

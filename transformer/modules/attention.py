@@ -85,7 +85,7 @@ class Attention(nn.Module):
         *,
         positions: Any = None,
         bias: Any = None,
-        train: bool = False,
+        dropout_key: Any = None,
     ):
         """``[B, T, D]`` attends to `keys_values` under `mask` and `bias` (as in `attend`).
 
@@ -98,14 +98,13 @@ class Attention(nn.Module):
             mask: what each query may see.
             positions: int ``[B or 1, T]``, of rotary queries.
             bias: float ``[B or 1, N, T, S]``, added to the logits.
-            train: apply dropout.
+            dropout_key: random key; None: no dropout.
         """
         c = self.config
         query = self.query(x).reshape(*x.shape[:2], c.num_heads, c.head_dim)
         query = constrain(query, "batch", "length", "heads", None)
         if positions is not None:
             query = rotary(query, positions, c.rotary_theta)
-        rate = c.attention_dropout if train else 0.0
         keep_weights = self.is_mutable_collection("intermediates")
         output = attend(
             query,
@@ -114,8 +113,8 @@ class Attention(nn.Module):
             mask=mask,
             bias=bias,
             scale=None if c.scale_attention else 1.0,
-            dropout_rate=rate,
-            dropout_key=self.make_rng("dropout") if rate else None,
+            dropout_rate=0.0 if dropout_key is None else c.attention_dropout,
+            dropout_key=dropout_key,
             implementation=c.attention,
             return_weights=keep_weights,
         )

@@ -1,17 +1,16 @@
-"""One layer of a Transformer, and a stack of them."""
+"""One layer of a Transformer (`transformer.modules.stack` has many)."""
 
-import dataclasses
 from typing import Any
 
 import jax
 from flax import linen as nn
 
 from transformer.config import ModelConfig
-from transformer.functional import Mask, gelu, gelu_tanh, relative_buckets
+from transformer.functional import dropout, gelu, gelu_tanh, relative_buckets
 from transformer.functional.partition import constrain
 from transformer.modules.attention import Attention, KeysValues
 from transformer.modules.initializers import kernel_init
-from transformer.modules.linear import Dropout, Linear, Norm
+from transformer.modules.linear import Linear, Norm
 from transformer.modules.parameters import parameter
 
 ACTIVATIONS = {
@@ -42,16 +41,15 @@ class FeedForward(nn.Module):
         if c.activation in ("geglu", "swiglu"):
             self.gate = Linear(c.ff_dim, wide, c.ff_bias, kernel_init(c, "up"))
         self.down = Linear(c.model_dim, narrow, c.ff_bias, kernel_init(c, "down"))
-        self.dropout = Dropout(c.ff_dropout)
 
-    def __call__(self, x, *, train: bool = False):
+    def __call__(self, x, *, dropout_key: Any = None):
         activation = ACTIVATIONS[self.config.activation]
         if self.config.activation in ("geglu", "swiglu"):
             hidden = activation(self.gate(x)) * self.up(x)
         else:
             hidden = activation(self.up(x))
         hidden = constrain(hidden, "batch", "length", "mlp")
-        return self.down(self.dropout(hidden, train=train))
+        return self.down(dropout(hidden, self.config.ff_dropout, dropout_key))
 
 
 class RelativeBias(nn.Module):
@@ -95,7 +93,6 @@ class Block(nn.Module):
             self.cross_attention_norm = Norm(c)
         self.feed_forward = FeedForward(c)
         self.feed_forward_norm = Norm(c)
-        self.dropout = Dropout(c.dropout)
 
     def __call__(
         self,
@@ -108,7 +105,7 @@ class Block(nn.Module):
         memory_mask: Any = None,
         cache: KeysValues | None = None,
         index: Any = None,
-        train: bool = False,
+        dropout_key: Any = None,
     ):
         """Transforms ``x`` ``[B, T, D]``.
 
@@ -117,141 +114,47 @@ class Block(nn.Module):
             mask: of self-attention.
             positions: int ``[B or 1, T]``; needed where they are rotary.
             bias: on the logits of self-attention, ``[B or 1, N, T, S]``.
-            memory: keys and values of the encoded source, see `project_memory`.
+            memory: the encoded source ``[B, S, D]``, or its keys and values from
+                `project_memory`.
             memory_mask: of cross-attention.
             cache: earlier keys and values, S = capacity; those of ``x`` are
                 written at ``index`` and attention reads them all.
             index: where in the cache, an int scalar.
-            train: apply dropout.
+            dropout_key: random key; None: no dropout.
 
         Returns:
             ``[B, T, D]``, and the cache as written (None without one).
         """
         rotary_positions = positions if self.config.positions == "rotary" else None
+        keys = iter(jax.random.split(dropout_key, 6) if dropout_key is not None else [None] * 6)
 
-        def self_attend(h):
+        def self_attend(h, key):
             nonlocal cache
             keys_values = self.self_attention.keys_values(h, rotary_positions)
             if cache is not None:
                 keys_values = cache = cache.write(keys_values, index)
             return self.self_attention(
-                h, keys_values, mask, positions=rotary_positions, bias=bias, train=train
+                h, keys_values, mask, positions=rotary_positions, bias=bias, dropout_key=key
             )
 
-        x = self._residual(x, self.self_attention_norm, self_attend, train)
+        def cross_attend(h, key):
+            known = memory if isinstance(memory, KeysValues) else self.project_memory(memory)
+            return self.cross_attention(h, known, memory_mask, dropout_key=key)
+
+        def feed_forward(h, key):
+            return self.feed_forward(h, dropout_key=key)
+
+        x = self._residual(x, self.self_attention_norm, self_attend, keys)
         if self.cross:
-            x = self._residual(
-                x,
-                self.cross_attention_norm,
-                lambda h: self.cross_attention(h, memory, memory_mask, train=train),
-                train,
-            )
-        x = self._residual(
-            x, self.feed_forward_norm, lambda h: self.feed_forward(h, train=train), train
-        )
-        return x, cache
+            x = self._residual(x, self.cross_attention_norm, cross_attend, keys)
+        return self._residual(x, self.feed_forward_norm, feed_forward, keys), cache
 
     def project_memory(self, encoded) -> KeysValues:
         """Keys and values of cross-attention, from the encoded source ``[B, S, D]``."""
         return self.cross_attention.keys_values(encoded)
 
-    def _residual(self, x, norm, sublayer, train):
+    def _residual(self, x, norm, sublayer, keys):
         post = self.config.norm_placement == "post"
-        x = x + self.dropout(sublayer(x if post else norm(x)), train=train)
+        added = sublayer(x if post else norm(x), next(keys))
+        x = x + dropout(added, self.config.dropout, next(keys))
         return constrain(norm(x) if post else x, "batch", "length", "activation")
-
-
-class Stack(nn.Module):
-    """The layers of an encoder or a decoder; pre-norm ends in a norm of its own.
-
-    Attributes:
-        config: the settings.
-        cross: layers attend to a memory too.
-        causal: relative positions look back only.
-    """
-
-    config: ModelConfig
-    cross: bool = False
-    causal: bool = False
-
-    def setup(self):
-        c = self.config
-        self.layers = [Block(c, self.cross, name=f"layer_{i}") for i in range(c.num_layers)]
-        if c.positions == "relative":
-            self.relative_bias = RelativeBias(c, self.causal)
-        if c.norm_placement == "pre":
-            self.final_norm = Norm(c)
-
-    def __call__(
-        self,
-        x,
-        mask,
-        *,
-        positions: Any = None,
-        key_positions: Any = None,
-        memories: tuple[KeysValues, ...] | None = None,
-        memory_mask: Any = None,
-        caches: tuple[KeysValues, ...] | None = None,
-        index: Any = None,
-        train: bool = False,
-    ):
-        """As `Block`, with a memory and a cache for each layer.
-
-        Where the "hidden" collection is mutable, ``x`` and the output of each layer are sown
-        there as ``layers``.
-
-        Args:
-            x: the residual stream ``[B, T, D]``.
-            mask: of self-attention.
-            positions: int ``[B or 1, T]``, of the tokens of ``x``; needed where they are rotary
-                or relative, and by a local window.
-            key_positions: int ``[B or 1, S]``, of the keys in the caches; None: `positions`.
-            memories: of each layer.
-            memory_mask: of cross-attention.
-            caches: of each layer.
-            index: where in the caches.
-            train: apply dropout.
-        """
-        c = self.config
-        if key_positions is None:
-            key_positions = positions
-        bias = None
-        if c.positions == "relative":
-            bias = self.relative_bias(positions, key_positions)
-        local = mask
-        if c.local_window is not None:
-            local = _within(mask, positions, key_positions, c.local_window)
-        written = []
-        self._keep(x)
-        for i, layer in enumerate(self.layers):
-            x, cache = layer(
-                x,
-                local if i % 2 else mask,
-                positions=positions,
-                bias=bias,
-                memory=memories[i] if memories else None,
-                memory_mask=memory_mask,
-                cache=caches[i] if caches else None,
-                index=index,
-                train=train,
-            )
-            self._keep(x)
-            written.append(cache)
-        if c.norm_placement == "pre":
-            x = self.final_norm(x)
-        return x, tuple(written)
-
-    def _keep(self, x) -> None:
-        if not self.is_initializing():  # or the parameters would come with a sample
-            self.sow("hidden", "layers", x)
-
-    def project_memory(self, encoded) -> tuple[KeysValues, ...]:
-        """Each layer's keys and values of the encoded source."""
-        return tuple(layer.project_memory(encoded) for layer in self.layers)
-
-
-def _within(mask, positions, key_positions, window: int):
-    """`mask`, a rule or an array, with keys `window` or more positions away hidden."""
-    if isinstance(mask, Mask):
-        return dataclasses.replace(mask, window=window)
-    return mask & Mask(positions, key_positions, window=window).dense()

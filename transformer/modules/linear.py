@@ -55,6 +55,5 @@ class Dropout(nn.Module):
     rate: float
 
     def __call__(self, x, *, train: bool):
-        if not train or self.rate == 0:
-            return x
-        return layers.dropout(x, self.rate, self.make_rng("dropout"))
+        key = self.make_rng("dropout") if train and self.rate else None
+        return layers.dropout(x, self.rate, key)

@@ -11,6 +11,7 @@ MeshAxes = tuple[str, ...]
 
 RULES: Mapping[str, MeshAxes] = {
     # Parameters.
+    "layers": (),  # each device has its part of every layer, and takes them one by one
     "vocab": ("tensor",),
     "embed": ("fsdp",),  # gathered when a layer needs it, spread again after
     "heads": ("tensor",),

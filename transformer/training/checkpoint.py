@@ -9,6 +9,7 @@ what no longer is, by its checksums, is named and passed over. Nothing here writ
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import orbax.checkpoint as ocp
 
 from transformer.config import Config, from_dict
 from transformer.errors import UserError
+from transformer.models.stacking import unrolled, with_layers
 from transformer.training.integrity import DamagedCheckpoint, verify
 from transformer.training.meta import Meta, rank_of, read_meta, readable
 from transformer.training.state import TrainState
@@ -86,6 +88,9 @@ def load_for_inference(
 ) -> Loaded:
     """Loads parameters, configuration and tokenizer; changes nothing on disk.
 
+    The parameters are those of separate layers, as the configuration then says, also where
+    ``model.scan_layers`` stacked them in training.
+
     A damaged checkpoint is passed over for the next in line, unless it is asked for by
     its step or folder.
 
@@ -103,7 +108,9 @@ def load_for_inference(
     chosen = _locate(path, step, _check, say)
     meta = read_meta(chosen[-1])
     params = _read_params(chosen[0]) if len(chosen) == 1 else average(map(_read_params, chosen))
-    return Loaded(from_dict(meta.config), meta.tokenizer, params, meta.step)
+    config = from_dict(meta.config)
+    config = replace(config, model=unrolled(config.model))
+    return Loaded(config, meta.tokenizer, with_layers(params, stacked=False), meta.step)
 
 
 def load_config(path: str | Path, step: int | str = "best") -> Config:

@@ -25,6 +25,7 @@ from transformer.data.windows import SpanSplit
 from transformer.errors import UserError
 from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
+from transformer.models.stacking import with_layers
 from transformer.parallel.mesh import describe, make_mesh
 from transformer.parallel.sharding import Sharding
 from transformer.training.checkpoint import last_intact, require_same_shapes, restore_state
@@ -240,6 +241,7 @@ class _Run:
         Raises:
             UserError: the model has other ones; lists each path with both shapes.
         """
+        params = with_layers(params, self.config.model.scan_layers)
         wanted = self._shapes().params
         fitted = jax.eval_shape(adapted, params, wanted)
         require_same_shapes(fitted, wanted, Path(str(self.config.train.init_from)))

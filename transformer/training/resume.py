@@ -18,6 +18,7 @@ _FREE = {
     "train.eval_examples",
 }
 _FREE |= {"train.save_every", "train.keep", "train.keep_best", "train.keep_every", "train.best_by"}
+_FREE |= {"model.remat"}
 # What a saved configuration has filled in from the data, if it was not given.
 _FILLED = {"model.vocab_size", "model.head", "model.num_classes", "model.next_sentence"}
 _FILLED |= {"data.labels"}

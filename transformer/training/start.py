@@ -21,6 +21,7 @@ from transformer.training.checkpoint import (
 # What may differ from the model that training starts from: it changes how parameters are
 # trained, not what they mean. (Of the vocabulary's size, the embedding's shape tells.)
 _FREE = {"dropout", "attention_dropout", "ff_dropout", "attention", "dtype", "initializer"}
+_FREE |= {"scan_layers", "remat"}
 _FREE |= {"vocab_size", "head", "num_classes", "next_sentence"}
 _VOCABULARY = {"embedding", "output", "output_bias"}
 # What every model has; the others belong to its head.
