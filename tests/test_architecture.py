@@ -95,6 +95,7 @@ TESTED_IN = {
     "training/heads.py": "training/test_losses.py",
     "training/evaluation.py": "training/test_loop.py",
     "training/state.py": "training/test_step.py",
+    "parallel/chips.py": "training/test_flops.py",
 }
 
 

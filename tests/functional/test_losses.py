@@ -203,4 +203,4 @@ def test_a_small_vocabulary_is_one_chunk_without_padding():
         return jax.jit(linear_cross_entropy).lower(*arguments).as_text()
 
     assert "tensor<1x769x7xf32>" in program(769, 71)
-    assert "tensor<2x512x7xf32>" in program(769, 2053)
+    assert "tensor<2x392x7xf32>" in program(769, 2053)

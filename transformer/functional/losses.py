@@ -109,8 +109,16 @@ def _joined(chunks, count, parts):
 
 def _chunked(hidden, targets, weights, vocabulary):
     parts = batch_shards()
-    rows = min(max(_ROWS, _LOGITS // vocabulary), len(hidden) // parts)
+    count = len(hidden) // parts
+    # Pieces of nearly one size, so that little of the last one is padding.
+    pieces = -(-count // max(_ROWS, _LOGITS // vocabulary))
+    rows = min(count, 8 * -(-count // (8 * pieces)))
     return tuple(_chunks(array, rows, parts) for array in (hidden, targets, weights))
+
+
+def _gathered(embedding, dtype):
+    """All columns on every device once, instead of once for each piece of rows."""
+    return constrain(embedding.astype(dtype), "vocab", None)
 
 
 def _project(rows, embedding):
@@ -121,7 +129,7 @@ def _project(rows, embedding):
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
 def _sums(hidden, embedding, targets, weights, label_smoothing):
-    table = embedding.astype(hidden.dtype)
+    table = _gathered(embedding, hidden.dtype)
 
     def add(sums, chunk):
         rows, target, weight = chunk
@@ -136,7 +144,7 @@ def _sums(hidden, embedding, targets, weights, label_smoothing):
 
 
 def _sums_forward(hidden, embedding, targets, weights, label_smoothing):
-    table = embedding.astype(hidden.dtype)
+    table = _gathered(embedding, hidden.dtype)
     vocabulary = embedding.shape[0]
 
     def add(carry, chunk):

@@ -149,6 +149,17 @@ class Sharding:
         filled = with_empty_rows(batch, self.batch_shards, accumulate)
         return {name: jax.device_put(array, place) for name, array in filled.items()}
 
+    def placed_shapes(
+        self, batch: Mapping[str, Any], accumulate: int = 1
+    ) -> dict[str, jax.ShapeDtypeStruct]:
+        """What `put` would return, without its values: nothing is put on a device."""
+        place = self.named(("batch",))
+        filled = with_empty_rows(batch, self.batch_shards, accumulate)
+        return {
+            name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
+            for name, array in filled.items()
+        }
+
 
 def with_empty_rows(
     batch: Mapping[str, Any], parts: int, accumulate: int = 1

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
 from rich.console import Console
 
@@ -31,6 +30,7 @@ from transformer.parallel.sharding import Sharding
 from transformer.training.checkpoint import last_intact, require_same_shapes, restore_state
 from transformer.training.evaluation import make_evaluator
 from transformer.training.fill import with_data, with_steps
+from transformer.training.flops import step_flops, utilization
 from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
 from transformer.training.meta import Meta
 from transformer.training.optimizer import make_optimizer, make_schedule
@@ -180,7 +180,8 @@ class _Run:
         )
         by_row = isinstance(data.train, ClassSplit | ChoiceSplit | SpanSplit)
         self.unit = "examples" if by_row else "tokens"
-        self.pending: deque[tuple[int, np.ndarray, StepMetrics]] = deque()
+        self.devices = mesh.devices.flatten()
+        self.pending: deque[tuple[int, Batch, StepMetrics]] = deque()
         self.interval: dict[str, float] = {}
         self.params: Any = None
         self.compiled: set[tuple[tuple[int, ...], ...]] = set()
@@ -211,7 +212,7 @@ class _Run:
                 step = index + 1
                 with self._compiling(batch):
                     state, metrics = self.step(state, batch)
-                self.pending.append((step, batch["ids"], metrics))
+                self.pending.append((step, batch, metrics))
                 # The metrics of one step are fetched while the next one runs.
                 self._check(waiting=1)
                 evaluate = self._due(step)
@@ -287,18 +288,18 @@ class _Run:
     def _check(self, waiting: int) -> None:
         """Logs finished steps until only ``waiting`` are left; raises at the first bad one."""
         while len(self.pending) > waiting:
-            step, ids, metrics = self.pending.popleft()
+            step, batch, metrics = self.pending.popleft()
             sums, grad_norm, rate = jax.device_get(metrics)
             if not (math.isfinite(sums.loss) and math.isfinite(grad_norm)):
                 last = self.checkpoints.last
                 path = "none" if last is None else self.checkpoints.path(last)
-                ids = ids[ids >= 0]
+                ids = batch["ids"][batch["ids"] >= 0]
                 raise NonFiniteLoss(
                     f"step {step}: loss {sums.loss / sums.weight:.4g}, gradient norm "
                     f"{grad_norm:.4g}; training examples {', '.join(map(str, ids))} "
                     f"(the first: {self.batches.example(ids[0])!r}); last good checkpoint: {path}"
                 )
-            for name, value in sums._asdict().items():
+            for name, value in {**sums._asdict(), "flops": step_flops(self.config, batch)}.items():
                 self.interval[name] = self.interval.get(name, 0.0) + float(value)
             self.report.advance(step, sums.loss / sums.weight, float(rate), float(sums.weight))
             if step % self.config.train.log_every == 0 or step == self.config.train.steps:
@@ -314,6 +315,7 @@ class _Run:
             "grad_norm": grad_norm,
             "learning_rate": learning_rate,
             f"{self.unit}_per_second": sums["weight"] / seconds,
+            **utilization(sums["flops"] / seconds, self.devices),
         }
         if self.config.model.next_sentence and not self.config.train.label_smoothing:
             # What the loss has besides that of the hidden tokens (see `loss_sums`).

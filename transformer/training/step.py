@@ -1,6 +1,7 @@
 """The training and evaluation steps: pure functions, compiled once a batch shape."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,8 +30,37 @@ class StepMetrics(NamedTuple):
     learning_rate: Float[Array, ""]
 
 
-TrainStep = Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]
 EvalStep = Callable[[Any, Batch], LossSums]
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """``step(state, batch) -> (state, metrics)`` (see `make_train_step`).
+
+    Attributes:
+        compiled: the same for a batch that lies where it shall; a function of `jax.jit`.
+        sharding: the mesh, if there is one.
+        accumulate: micro-batches of a batch.
+    """
+
+    compiled: Any
+    sharding: Sharding | None
+    accumulate: int
+
+    def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
+        return self.compiled(state, _arrays(batch, self.sharding, self.accumulate))
+
+    def trace(self, state: TrainState, batch: Batch) -> jax.stages.Traced:
+        """The program that a call runs, not compiled yet; nothing is put on a device.
+
+        Args:
+            state: from `transformer.training.state.state_shapes`.
+            batch: arrays on the host, of which only the shapes matter.
+        """
+        shapes = _needed(batch)
+        if self.sharding is not None:
+            shapes = self.sharding.placed_shapes(shapes, self.accumulate)
+        return self.compiled.trace(state, shapes)
 
 
 def make_train_step(
@@ -89,7 +119,7 @@ def make_train_step(
         metrics = StepMetrics(sums, optax.tree.norm(grads), schedule(step))
         return TrainState(step, params, opt_state), metrics
 
-    return lambda state, batch: train_step(state, _arrays(batch, sharding, accumulate))
+    return TrainStep(train_step, sharding, accumulate)
 
 
 def make_eval_step(
@@ -107,5 +137,9 @@ def make_eval_step(
 
 def _arrays(batch: Batch, sharding: Sharding | None, accumulate: int = 1) -> Batch:
     """The parts of a batch that the devices need, on them where there are several."""
-    needed = {name: array for name, array in batch.items() if name != "ids"}
+    needed = _needed(batch)
     return needed if sharding is None else sharding.put(needed, accumulate)
+
+
+def _needed(batch: Batch) -> Batch:
+    return {name: array for name, array in batch.items() if name != "ids"}
