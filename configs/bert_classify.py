@@ -25,7 +25,7 @@ SST-2, --data.dataset glue:sst2 --optimizer.learning-rate 3e-5 --train.eval-ever
     --train.save-every 250: accuracy 90.3 % of the 872 development sentences [50.9 %], 90.4 % of
     the step with the highest; 90.4 % and 90.2 % of the 1,821 test sentences, which chose nothing
     [50.4 %]. 45 minutes; one standard error is 1.0 % and 0.7 %.
-CoLA, as above: Matthews 0.237, accuracy 71.4 % of 1,043 [68.9 %]. 15 minutes.
+CoLA, as above: Matthews 0.237, accuracy 71.4 % of 1,043 [68.9 %]. 6 minutes.
 RTE, glue:rte: accuracy 54.5 % of 277 [52.7 %]; a longer text is cut at 128 tokens. 16 minutes.
 MRPC, glue:mrpc: accuracy 76.6 %, F1 83.8 % of 1,725 [66.5 %]. 20 minutes.
 """

@@ -25,9 +25,9 @@ python train.py --config configs/bert_squad.py --workdir runs/xquad --train.epoc
     --data.train xquad.en.json --data.validation-fraction 0.2 --data.batch-size 16 \
     --optimizer.learning-rate 2e-4 --model.attention-dropout 0 --train.eval-every 128
 
-After 2 epochs exact match 21.8 % and F1 39.2 %, after 4 34.5 % and 48.6 % (stopped there; with
-dropout before the logits, which is gone now). The validation loss rises meanwhile: the best
-checkpoint is that of the best F1. An epoch takes 5 minutes of one CPU core.
+Exact match 34.1 % and F1 49.7 % after 6 epochs (23.2 % and 39.8 % after 2, 33.2 % and 47.4 % after
+4). The validation loss rises meanwhile: the best checkpoint is that of the best F1. An epoch takes
+5 minutes of one CPU core.
 """
 
 from transformer.config import Config, DataConfig, OptimizerConfig, TrainConfig
