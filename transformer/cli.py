@@ -1,7 +1,7 @@
 """The command line: ``transformer COMMAND ...``. What each command does is in `commands`.
 
-Exit codes: 0 done, 2 a mistake in usage or input, 1 anything else, 128 + n stopped by
-signal n.
+Exit codes: 0 done, 2 a mistake in usage or input, 3 a plan that does not fit its machine, 1
+anything else, 128 + n stopped by signal n.
 """
 
 import contextlib
@@ -92,7 +92,11 @@ def parse(kind: type[Command], arguments: Sequence[str], program: str) -> Comman
     """
     wants_help = any(a in ("-h", "--help") for a in arguments)
     given = {name.replace(".", "_"): _peek(arguments, _option(name)) for name in kind.located_by}
-    missing = [_option(name) for name in kind.required if _peek(arguments, _option(name)) is None]
+    missing = [
+        _option(name)
+        for name in kind.required
+        if all(_peek(arguments, _option(n)) is None for n in (name, kind.instead.get(name, name)))
+    ]
     if missing and not wants_help:
         raise UserError(f"{program}: {' and '.join(missing)} expected; see {program} --help")
     default = kind.defaults(**{k: v for k, v in given.items() if v is not None})

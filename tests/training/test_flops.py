@@ -2,6 +2,7 @@
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,14 @@ import numpy as np
 import pytest
 
 from tests.parallel.cases import MODELS, make_batch
-from transformer.config import Config, DataConfig, MeshConfig, OptimizerConfig, TrainConfig
+from transformer.config import (
+    Config,
+    DataConfig,
+    MeshConfig,
+    ModelConfig,
+    OptimizerConfig,
+    TrainConfig,
+)
 from transformer.models.presets import PRESETS
 from transformer.parallel import chips
 from transformer.parallel.chips import CHIPS, chip_of
@@ -23,10 +31,10 @@ from transformer.training.flops import (
 from transformer.training.logging import read_metrics
 from transformer.training.loop import train
 
-OBJECTIVES = {"encoder_decoder": "translation", "decoder": "language_model"}
+OBJECTIVES: dict[str, Any] = {"encoder_decoder": "translation", "decoder": "language_model"}
 
 
-def config_of(model, objective=None, **train) -> Config:
+def config_of(model: ModelConfig, objective: Any = None, **train: Any) -> Config:
     objective = objective or OBJECTIVES.get(model.architecture, "masked_language_model")
     files = ("train.txt",) if objective not in ("translation", "language_model") else ()
     data = DataConfig(objective, train=files, block_length=8)
@@ -67,7 +75,7 @@ def test_the_formula_agrees_with_counting_for_every_head(head, architecture):
     batch |= {"starts": batch["labels"], "ends": batch["ends"].astype(np.int32)}
     objective = "spans" if head == "span" else head
     columns = ("text", "choice", "choice", "label")
-    options = {"columns": columns} if head == "multiple_choice" else {}
+    options: dict[str, Any] = {"columns": columns} if head == "multiple_choice" else {}
     data = DataConfig(objective, train=("x.tsv",), max_length=128, **options)
     model = dataclasses.replace(model, max_positions=128)
     config = Config(model, data)

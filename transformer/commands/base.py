@@ -1,7 +1,7 @@
 """What the commands share."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,11 +34,13 @@ class Command:
 
     Attributes:
         required: options that must be given.
+        instead: of those, ones that need not be where another option is given.
         located_by: options that say where the defaults of the others are found; `defaults`
             takes them, with "_" for a dot.
     """
 
     required: ClassVar[tuple[str, ...]] = ()
+    instead: ClassVar[Mapping[str, str]] = {}
     located_by: ClassVar[tuple[str, ...]] = ()
 
     @classmethod

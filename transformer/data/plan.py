@@ -281,7 +281,7 @@ def _fill(
     for i, (source, target) in enumerate(sizes):
         members = np.flatnonzero(bucket_of == i)
         waiting += len(members)
-        rows = batch_size or _round_down(max(1, batch_tokens // max(source, target)))
+        rows = batch_size or rows_of(batch_tokens, max(source, target))
         steps, rest = divmod(waiting, rows * group)
         if rest:
             fewer = rows
@@ -296,7 +296,9 @@ def _fill(
     return buckets
 
 
-def _round_down(rows: int) -> int:
+def rows_of(batch_tokens: int, length: int) -> int:
+    """The rows of that length which a full batch has."""
+    rows = max(1, batch_tokens // length)
     return rows - rows % _ROWS_MULTIPLE if rows >= _ROWS_MULTIPLE else rows
 
 
