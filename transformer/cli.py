@@ -66,7 +66,8 @@ def main(arguments: Sequence[str]) -> int:
         command = parse(COMMANDS[name], rest, f"transformer {name}")
         _keep_compiled_programs()
         keep_freed_memory()
-        return command.run()
+        with command.on_devices():
+            return command.run()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,5 +1,6 @@
 """Attention against loops in numpy that follow the equation word for word."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import normal, temporary_bytes
-from transformer.functional import Mask, attend
+from transformer.functional import Mask, attend, cudnn_attention
+from transformer.functional.partition import Placing, placing
 
 B, T, S, K, G, H, HV = 5, 7, 11, 3, 2, 13, 17
 N = K * G
@@ -184,6 +186,56 @@ def test_auto_takes_blocks_where_the_matrix_is_large():
     assert long == temporaries(2048, "chunked")
     assert short == temporaries(128, "plain")
     assert temporaries(2048, "plain") > 2 * long
+
+
+def kernels_in(kernel, length=512, dtype=jnp.float32, **options) -> int:
+    """How many kernels `attend` calls on a device that has them."""
+    means = Placing(lambda x, _: x, 1, lambda function, *_: function, kernel)
+    with placing(means):
+        x = jnp.zeros((1, length, 2, 8), dtype)
+        jaxpr = str(jax.make_jaxpr(lambda x: attend(x, x, x, **options))(x))
+    return jaxpr.count("pallas_call[") + jaxpr.count("cudnn")
+
+
+def test_auto_takes_the_kernel_of_the_devices_where_it_can():
+    places = jnp.arange(512)[None]
+    causal = Mask.self_attention(None, places, causal=True)
+    anywhere = Mask(places, places, causal=True)
+    assert kernels_in("splash") == kernels_in("splash", mask=causal) == 1
+    assert kernels_in("splash", 511) == kernels_in(None) == 0
+    for options in (
+        {"implementation": "plain"},
+        {"implementation": "chunked"},
+        {"mask": causal.dense()},
+        {"mask": anywhere},
+        {"bias": jnp.zeros((1, 1, 512, 512))},
+        {"return_weights": True},
+        {"dropout_rate": 0.1, "dropout_key": jax.random.key(0)},
+    ):
+        assert kernels_in("splash", **options) == 0, options
+
+
+def test_the_kernel_of_a_gpu_is_taken_where_it_can_be(monkeypatch):
+    """cuDNN is needed even to trace it, so XLA stands in."""
+    monkeypatch.setattr(
+        cudnn_attention, "cudnn_attention", partial(cudnn_attention.cudnn_attention, program="xla")
+    )
+    called = []
+    original = jax.nn.dot_product_attention
+    monkeypatch.setattr(
+        jax.nn, "dot_product_attention", lambda *a, **k: called.append(1) or original(*a, **k)
+    )
+    kernels_in("cudnn", dtype=jnp.bfloat16)
+    assert called == [1]
+    kernels_in("cudnn")  # of float32 it cannot
+    assert called == [1]
+
+
+def test_a_kernel_that_is_asked_for_what_it_cannot_do_says_so():
+    query, key, value = operands()
+    for implementation in ("splash", "cudnn"):
+        with pytest.raises(ValueError, match=f"the kernel '{implementation}' cannot do this"):
+            attend(query, key, value, bias=jnp.zeros((1, 1, 1, S)), implementation=implementation)
 
 
 def test_mistakes_are_named():

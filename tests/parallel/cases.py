@@ -1,11 +1,14 @@
 """What is tried on one device and on eight."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
 
+from tests.helpers import normal
 from transformer.config import (
     Config,
     DataConfig,
@@ -14,6 +17,7 @@ from transformer.config import (
     OptimizerConfig,
     TrainConfig,
 )
+from transformer.functional import Mask, attend, splash_attention
 from transformer.functional.partition import placing
 from transformer.models.build import build_model
 from transformer.parallel.mesh import make_mesh
@@ -133,6 +137,29 @@ def compare(name: str, sides: tuple[int, int, int]) -> dict[str, float]:
         "gradient": max(jax.tree.leaves(differences[1])),
         "largest gradient": max(float(np.abs(x).max()) for x in jax.tree.leaves(one[1])),
     }
+
+
+def compare_kernel(sides: tuple[int, int, int]) -> float:
+    """The largest difference of attention by a TPU's kernel, a part on each device, to plain."""
+    operands: list[Any] = [normal(i, 4, 512, heads, 8) for i, heads in enumerate((4, 2, 2))]
+    lengths = np.array([512, 200, 0, 300])
+    segments = jax.numpy.where(np.arange(512) < lengths[:, None], 1 + np.arange(512) // 170, 0)
+    mask = Mask.self_attention(segments, causal=True)
+    means: Any = make_mesh_of(sides).placing
+    kernel = partial(splash_attention.splash_attention, interpret=True)
+
+    @partial(jax.jit, static_argnames="implementation")
+    def run(*operands, implementation):
+        def function(*operands):
+            with mock.patch.object(splash_attention, "splash_attention", kernel), placing(means):
+                return attend(*operands, mask=mask, implementation=implementation)
+
+        output, pull = jax.vjp(function, *operands)
+        return output, *pull(operands[0])
+
+    means = means._replace(kernel="splash")
+    results = [run(*operands, implementation=kind) for kind in ("auto", "plain")]
+    return max(float(np.abs(a - b).max()) for a, b in zip(*results, strict=True))
 
 
 def inspect_step() -> dict[str, Any]:

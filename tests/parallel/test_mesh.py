@@ -1,9 +1,13 @@
+from types import SimpleNamespace
+from typing import Any
+
 import jax
+import numpy as np
 import pytest
 
 from transformer.config import MeshConfig
 from transformer.errors import UserError
-from transformer.parallel.mesh import abstract_mesh, describe, make_mesh
+from transformer.parallel.mesh import abstract_mesh, attention_kernel, describe, make_mesh
 
 
 def test_a_mesh_of_one_device():
@@ -23,3 +27,14 @@ def test_a_mesh_of_another_number_of_devices_is_refused():
 def test_a_mesh_to_plan_with_needs_no_devices():
     mesh = abstract_mesh(MeshConfig(-1, 16, 4))
     assert dict(mesh.shape) == {"data": 1, "fsdp": 16, "tensor": 4}
+
+
+def test_the_kernel_of_attention_is_that_of_the_mesh():
+    def kernel(platform):
+        devices: Any = np.array([SimpleNamespace(platform=platform)])
+        mesh: Any = SimpleNamespace(devices=devices)
+        return attention_kernel(mesh)
+
+    assert [kernel(name) for name in ("tpu", "gpu", "cpu")] == ["splash", "cudnn", None]
+    assert attention_kernel(make_mesh(MeshConfig())) is None
+    assert attention_kernel(abstract_mesh(MeshConfig(8))) is None

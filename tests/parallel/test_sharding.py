@@ -85,6 +85,37 @@ def test_every_family_learns_the_same_on_every_mesh(found):
         assert case["gradient"] < 2e-6 < 1e-3 < case["largest gradient"], name
 
 
+def test_each_device_runs_the_kernel_of_attention_on_its_rows_and_heads(found):
+    """In float32, forward and gradient; two query heads share a key's."""
+    assert found["kernel"] < 1e-5
+
+
+@pytest.mark.parametrize("name", ["generated", "beams", "translated"])
+def test_eight_devices_decode_what_one_does(found, name):
+    one, eight = found["decoded"][name]
+    assert one == eight and len({str(ids) for ids in one}) > 2
+
+
+@pytest.mark.parametrize("name", ["scored", "masked", "answers"])
+def test_eight_devices_find_the_scores_that_one_does(found, name):
+    one, eight = found["decoded"][name]
+    np.testing.assert_allclose(eight, one, rtol=1e-5)
+
+
+def test_a_cache_lies_in_parts_of_rows_and_heads(found):
+    assert found["decoded"]["cache"] == [
+        [[8, 2, 4, 16], [8, 2, 16, 4]],
+        [[2, 1, 4, 16], [2, 1, 16, 4]],
+    ]
+
+
+def test_each_device_classifies_its_rows(found):
+    """Of five, filled up to eight for four groups of two devices."""
+    (_, one), ((devices, rows), eight) = found["decoded"]["classes"]
+    assert (devices, rows) == (8, 2)
+    np.testing.assert_allclose(eight, one, rtol=1e-5)
+
+
 def test_a_step_is_given_its_state_and_leaves_it_where_it_lies(found):
     assert found["step"]["given"] and found["step"]["stays"]
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -157,7 +156,7 @@ def test_an_answer_is_the_best_of_all_windows_where_it_has_most_context(loaded):
     at = windows.shift[second] + windows.high[second] - 1
     logits[second, at] = [3, 2]
     logits[second, 0] = [0.5, 0.25]
-    found = find(lambda p, b: jnp.asarray(logits[b["ids"]]), None, split, [rows])
+    found = find(lambda p, b: logits[b["ids"]], None, split, [rows])
     best = found.best[question]
     token = windows.high[second] - 1
     assert (found.spans.first[best], found.spans.last[best]) == (token, token)

@@ -2,20 +2,26 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import jax
 import tyro
 
-from transformer.config import Config, DecodeConfig, from_dict
+from transformer.config import Config, DecodeConfig, MeshConfig, from_dict
 from transformer.data.sources import decode_lines
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
+from transformer.functional.partition import placing
 from transformer.models.build import Model, build_model
 from transformer.models.decoder import Decoder
 from transformer.models.encoder import Encoder
 from transformer.models.seq2seq import Seq2Seq
+from transformer.parallel.mesh import make_mesh
+from transformer.parallel.sharding import Sharding, sharing
 from transformer.training.checkpoint import load_config, load_for_inference, load_meta
 
 _ARCHITECTURES: dict[type, str] = {
@@ -48,6 +54,10 @@ class Command:
         """The command with the options that `located_by` leads to."""
         return cls(**given)
 
+    def on_devices(self) -> AbstractContextManager[Any]:
+        """What `run` is to be called within."""
+        return nullcontext()
+
     def run(self) -> int:
         """Does the work; returns the exit code."""
         raise NotImplementedError
@@ -62,15 +72,27 @@ class OnCheckpoint(Command):
     step: str = "best"
     """Which checkpoint: best (see train.best_by), last, a number, or average:N (the mean of
     the last N)."""
+    mesh: MeshConfig = field(default_factory=MeshConfig)
 
     required: ClassVar = ("checkpoint",)
     located_by: ClassVar = ("checkpoint", "step")
+
+    @cached_property
+    def sharding(self) -> Sharding | None:
+        """How the devices share the work."""
+        return sharing(make_mesh(self.mesh))
+
+    def on_devices(self) -> AbstractContextManager[Any]:
+        return placing(self.sharding and self.sharding.placing)
 
     def load_any(self) -> tuple[Model, dict, Tokenizer, Config]:
         """The network, its parameters, its tokenizer and its settings."""
         loaded = load_for_inference(self.checkpoint, self.step)
         tokenizer = Tokenizer.from_json(loaded.tokenizer)
-        return build_model(loaded.config.model), loaded.params, tokenizer, loaded.config
+        model, params = build_model(loaded.config.model), loaded.params
+        if self.sharding is not None:
+            params = jax.device_put(params, self.sharding.parameters(model))
+        return model, params, tokenizer, loaded.config
 
     def load(self) -> tuple[Seq2Seq, dict, Tokenizer, Config]:
         """As `load_any`, of an encoder-decoder."""

@@ -120,7 +120,7 @@ class Evaluate(OnCheckpoint):
             lines = describe_masked(sums, masked.means(sums))
         elif isinstance(split, TextSplit):
             self._refuse("examples", "table", "predictions")
-            evaluator = Evaluator(config, model, tokenizer, split)
+            evaluator = Evaluator(config, model, tokenizer, split, self.sharding)
             lines = self._losses(evaluator.sums(params), tokenizer, split)
         elif isinstance(model, Seq2Seq):
             lines = self._translate(model, params, tokenizer, split, console)

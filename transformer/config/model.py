@@ -99,11 +99,13 @@ class ModelConfig:
     dropout: float = 0.1
     """Rate on each sublayer's output and on the embedding sums (paper section 5.4)."""
     attention_dropout: float = 0.0
-    """Rate on the attention weights; above 0 the plain attention path is used in training."""
+    """Rate on the attention weights; above 0 the plain attention path is used in training, which
+    keeps all weights of all pairs of tokens."""
     ff_dropout: float = 0.0
     """Rate inside the feed-forward layer, after the activation."""
     attention: Literal["auto", "plain", "chunked"] = "auto"
-    """How attention is computed: whole, in blocks of keys, or by length (auto)."""
+    """How attention is computed: whole (plain), in blocks of keys (chunked), or by length, and of
+    512 tokens or more by the kernel of a TPU or GPU where it can (auto)."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the activations; parameters, softmax, logits and losses stay float32."""
     scan_layers: bool = False

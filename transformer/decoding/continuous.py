@@ -23,6 +23,8 @@ from transformer.config import DecodeConfig
 from transformer.decoding import beam
 from transformer.decoding.beam import Beams, Vocabulary
 from transformer.decoding.prefix import rows_of
+from transformer.functional.partition import on_mesh
+from transformer.models.cache import spread
 from transformer.models.seq2seq import Cache, Seq2Seq
 
 Output = tuple[list[int], float]
@@ -175,7 +177,7 @@ class _Batch:
 
 
 def _streams(rows: int) -> int:
-    if jax.default_backend() != "cpu":
+    if jax.default_backend() != "cpu" or on_mesh():
         return 1
     return max(1, min(_cores(), rows // _ROWS_OF_A_STREAM))
 
@@ -192,7 +194,7 @@ def _idle(model, params, config, n_best, rows, width, places) -> Beams:
     source = jax.ShapeDtypeStruct((rows, width), jnp.int32)
     start = functools.partial(model.apply, capacity=places * config.beam_size, method="start")
     cache = jax.eval_shape(start, {"params": params}, source)
-    cache = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), cache)
+    cache = spread(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), cache))
     return beam.idle(rows, places, config, n_best, cache)
 
 

@@ -11,7 +11,7 @@ from transformer.decoding.beam import Vocabulary
 from transformer.decoding.sampling import NO_TOKEN, sample
 from transformer.functional import Mask
 from transformer.models.build import Model
-from transformer.models.cache import DecoderCache
+from transformer.models.cache import DecoderCache, spread
 from transformer.models.decoder import Decoder
 from transformer.models.seq2seq import Seq2Seq
 
@@ -86,7 +86,7 @@ def begin_target(
 ) -> Rows:
     """As `begin`, of an encoder-decoder: encodes ``source`` ``[B, S]``."""
     encoded: Any = model.apply({"params": params}, source, capacity, method="start")
-    cache = jax.tree.map(lambda leaf: leaf[parents], encoded)
+    cache = spread(jax.tree.map(lambda leaf: leaf[parents], encoded))
     tokens = jnp.full(parents.shape, vocabulary.begin, jnp.int32)
     logits, cache = _decode(model, params, tokens, jnp.zeros_like(tokens), cache, 0)
     keys = _keys(streams)

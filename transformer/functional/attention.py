@@ -3,6 +3,7 @@
 Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V        (paper, equation 1)
 """
 
+import dataclasses
 from typing import Any, Literal
 
 import jax
@@ -12,12 +13,16 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 from transformer.functional.chunked_attention import chunked_attention
 from transformer.functional.layers import dropout
 from transformer.functional.masks import Mask
+from transformer.functional.partition import Kernel, attention_kernel, by_shard
 
-Implementation = Literal["auto", "plain", "chunked"]
+Implementation = Literal["auto", "plain", "chunked", "splash", "cudnn"]
 
 # Where the logits of one head exceed this many entries, blocks beat the whole matrix in time on
 # CPU (benchmarks/attention.py), and everywhere in memory.
 _CHUNKED_FROM = 1024 * 1024
+
+# Where both lengths reach this many tokens an accelerator's kernel is used, if it has one.
+_KERNEL_FROM = 512
 
 
 def attend(
@@ -48,15 +53,18 @@ def attend(
         dropout_rate: rate at which attention weights are dropped.
         dropout_key: random key, needed where ``dropout_rate > 0``.
         implementation: "plain" holds the ``T x S`` logits; "chunked" never does
-            (`transformer.functional.chunked_attention`); "auto" picks by size. Dropout
-            and ``return_weights`` need the weights and so the plain path.
+            (`transformer.functional.chunked_attention`), nor do "splash", a TPU's kernel,
+            and "cudnn", an NVIDIA GPU's. "auto" picks by size, and a kernel where the devices
+            of the mesh have it (`Placing`) and it can do what is asked. Dropout and
+            ``return_weights`` need the weights and so the plain path.
         return_weights: also return the weights, ``[B, N, T, S]`` float32, before dropout.
 
     Returns:
         ``[B, T, N, Hv]`` in the type of ``query``, and the weights if asked for.
 
     Raises:
-        ValueError: N is not a multiple of K, or a dropout rate comes without a key.
+        ValueError: N is not a multiple of K, or a dropout rate comes without a key, or the
+            kernel asked for cannot do this.
     """
     heads, kv_heads = query.shape[2], key.shape[2]
     if heads % kv_heads:
@@ -65,11 +73,52 @@ def attend(
         raise ValueError(f"attention dropout_rate = {dropout_rate} needs a dropout_key")
     if scale is None:
         scale = float(query.shape[-1] ** -0.5)
-    needs_weights = return_weights or dropout_rate > 0
-    large = query.shape[1] * key.shape[1] >= _CHUNKED_FROM
-    if not needs_weights and (implementation == "chunked" or (implementation == "auto" and large)):
-        return chunked_attention(query, key, value, mask=mask, bias=bias, scale=scale)
+    if not (return_weights or dropout_rate > 0):
+        if implementation == "auto":
+            implementation = _fastest(query, key, value, mask, bias)
+        if implementation in ("splash", "cudnn"):
+            return _by_kernel(implementation, query, key, value, mask, bias, scale)
+        if implementation == "chunked":
+            return chunked_attention(query, key, value, mask=mask, bias=bias, scale=scale)
     return _plain(query, key, value, mask, bias, scale, dropout_rate, dropout_key, return_weights)
+
+
+def _fastest(query, key, value, mask, bias) -> Implementation:
+    kernel, lengths = attention_kernel(), (query.shape[1], key.shape[1])
+    if kernel and min(lengths) >= _KERNEL_FROM and _fits(kernel, query, value, mask, bias):
+        return kernel
+    return "chunked" if lengths[0] * lengths[1] >= _CHUNKED_FROM else "plain"
+
+
+def _fits(kernel: Kernel, query, value, mask, bias) -> bool:
+    if bias is not None or not (mask is None or isinstance(mask, Mask)):
+        return False
+    if kernel == "splash":
+        return mask is None or mask.by_index
+    from transformer.functional.cudnn_attention import cudnn_fits
+
+    return cudnn_fits(query, value, mask or Mask())
+
+
+def _by_kernel(kernel: Kernel, query, key, value, mask, bias, scale):
+    # Loading a kernel's module takes a third of a second, so it waits until one is used.
+    if not _fits(kernel, query, value, mask, bias):
+        raise ValueError(f"the kernel {kernel!r} cannot do this: its module says what it can")
+    if kernel == "splash":
+        from transformer.functional.splash_attention import splash_attention as attention
+    else:
+        from transformer.functional.cudnn_attention import cudnn_attention as attention
+    mask = mask or Mask()
+    rules = dataclasses.replace(mask, query_positions=None, key_positions=None)
+
+    def run(query, key, value, query_segments, key_segments):
+        part = dataclasses.replace(rules, query_segments=query_segments, key_segments=key_segments)
+        return attention(query, key, value, mask=part, scale=scale)
+
+    queries, keys = ("batch", None, "heads", None), ("batch", None, "kv_heads", None)
+    segments = ("batch", None)
+    run = by_shard(run, (queries, keys, keys, segments, segments), queries)
+    return run(query, key, value, mask.query_segments, mask.key_segments)
 
 
 def _plain(query, key, value, mask, bias, scale, dropout_rate, dropout_key, return_weights):

@@ -37,6 +37,8 @@ class Mask:
         key_segments: int or bool ``[B, S]``, or None.
         causal: hide the future.
         window: width of the visible band, or None.
+        consecutive: queries and keys are the same tokens, and within a segment their positions
+            differ as their indices do, so that kernels, which know indices only, may be used.
     """
 
     query_positions: Any = None
@@ -45,25 +47,48 @@ class Mask:
     key_segments: Any = None
     causal: bool = dataclasses.field(default=False, metadata={"static": True})
     window: int | None = dataclasses.field(default=None, metadata={"static": True})
+    consecutive: bool = dataclasses.field(default=False, metadata={"static": True})
 
     @classmethod
     def self_attention(
         cls,
-        segments: Int[Array, "B T"] | Bool[Array, "B T"],
+        segments: Int[Array, "B T"] | Bool[Array, "B T"] | None,
         positions: Int[Array, "#B T"] | None = None,
         *,
         causal: bool = False,
         window: int | None = None,
     ) -> "Mask":
-        """Queries and keys are the same tokens; positions default to 0, 1, 2, ..."""
-        if positions is None and (causal or window is not None):
+        """Queries and keys are the same tokens.
+
+        Args:
+            segments: None: all tokens are of one, and none is padding.
+            positions: one apart from each token to the next of its segment; None: 0, 1, 2, ...
+                (for which `segments` must be given).
+            causal: hide the future.
+            window: width of the visible band, or None.
+        """
+        if positions is None and segments is not None and (causal or window is not None):
             positions = jnp.arange(segments.shape[1])[None]
-        return cls(positions, positions, segments, segments, causal, window)
+        return cls(positions, positions, segments, segments, causal, window, True)
 
     @classmethod
     def cross_attention(cls, key_segments: Int[Array, "B S"] | Bool[Array, "B S"]) -> "Mask":
         """Every query sees every key outside padding (segment 0)."""
         return cls(key_segments=key_segments)
+
+    @property
+    def by_index(self) -> bool:
+        """Whether the rules can be told from indices and segments, without the positions."""
+        banded = self.causal or self.window is not None
+        return self.consecutive or not (banded or self.query_segments is not None)
+
+    def seeing(self) -> Bool[Array, "b t"]:
+        """Which queries see any key at all, where `by_index`; b and t are 1 where all are alike."""
+        if self.consecutive and self.query_segments is not None:
+            return self.query_segments > 0
+        if not self.consecutive and self.key_segments is not None:
+            return (self.key_segments > 0).any(axis=1, keepdims=True)
+        return jnp.ones((1, 1), bool)
 
     def dense(self) -> Bool[Array, "b 1 t s"]:
         """The mask drawn whole, True = may attend; b, t and s are 1 where no rule varies."""

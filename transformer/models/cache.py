@@ -1,12 +1,15 @@
 """What a decoder remembers of the tokens it has read."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from transformer.config import ModelConfig
+from transformer.functional.partition import constrain
 from transformer.modules.attention import KeysValues
+
+T = TypeVar("T")
 
 
 class DecoderCache(NamedTuple):
@@ -32,7 +35,7 @@ class DecoderCache(NamedTuple):
         room = jnp.zeros((batch, c.kv_heads, capacity, c.head_dim), c.dtype)
         layers = tuple(KeysValues(room.swapaxes(2, 3), room) for _ in range(c.num_layers))
         places = jnp.zeros((batch, capacity), jnp.int32)
-        return cls(layers, places, places)
+        return spread(cls(layers, places, places))
 
     def fork(self, rows, capacity: int) -> "DecoderCache":
         """The given rows ``[r]`` (a row may occur again), with room for `capacity` tokens."""
@@ -42,10 +45,12 @@ class DecoderCache(NamedTuple):
             widths[axis] = (0, capacity - leaf.shape[axis])
             return jnp.pad(leaf[rows], widths)
 
-        return DecoderCache(
-            tuple(KeysValues(copy(kv.key, 3), copy(kv.value, 2)) for kv in self.layers),
-            copy(self.positions, 1),
-            copy(self.segments, 1),
+        return spread(
+            DecoderCache(
+                tuple(KeysValues(copy(kv.key, 3), copy(kv.value, 2)) for kv in self.layers),
+                copy(self.positions, 1),
+                copy(self.segments, 1),
+            )
         )
 
     def note(self, positions, segments, index) -> "DecoderCache":
@@ -58,6 +63,17 @@ class DecoderCache(NamedTuple):
         return self._replace(
             positions=put(self.positions, positions), segments=put(self.segments, segments)
         )
+
+
+def spread(cache: T) -> T:
+    """A cache, laid out over the mesh: rows in parts, and of keys and values the heads too."""
+
+    def place(part: Any) -> Any:
+        if isinstance(part, KeysValues):
+            return part.constrained()
+        return constrain(part, "batch", *[None] * (part.ndim - 1))
+
+    return jax.tree.map(place, cache, is_leaf=lambda part: isinstance(part, KeysValues))
 
 
 def cache_bytes(config: ModelConfig, batch: int, capacity: int, source: int = 0) -> int:

@@ -37,7 +37,8 @@ class Decoder(nn.Module):
             inputs: int ``[B, T]``.
             segments: int ``[B, T]``, the document each token belongs to; 0: padding;
                 None: all one document.
-            positions: int ``[B or 1, T]``, of each in its document; None: 0, 1, 2, ...
+            positions: int ``[B or 1, T]``, of each in its document, one apart from each token
+                to the next; None: 0, 1, 2, ...
             train: apply dropout; needs the "dropout" random stream.
 
         Returns:
@@ -49,8 +50,6 @@ class Decoder(nn.Module):
         """As `__call__`, but the vectors ``[B, T, D]`` that `logits` multiplies."""
         if positions is None:
             positions = jnp.arange(inputs.shape[1])[None]
-        if segments is None:
-            segments = jnp.ones(inputs.shape, jnp.int32)
         hidden, _ = self.decoder(
             self.embedding(inputs, positions, train=train),
             Mask.self_attention(segments, positions, causal=True),

@@ -23,6 +23,11 @@ class KeysValues(NamedTuple):
     key: Any
     value: Any
 
+    def constrained(self) -> "KeysValues":
+        """`self`, laid out over the mesh: rows and heads in parts."""
+        axes = "batch", "kv_heads", None, None
+        return KeysValues(constrain(self.key, *axes), constrain(self.value, *axes))
+
     def write(self, new: "KeysValues", index) -> "KeysValues":
         """`self` with `new` at positions ``index, index + 1, ...`` of axis S.
 
@@ -33,7 +38,7 @@ class KeysValues(NamedTuple):
             return KeysValues(
                 jax.lax.dynamic_update_slice_in_dim(old.key, new.key, at, axis=3),
                 jax.lax.dynamic_update_slice_in_dim(old.value, new.value, at, axis=2),
-            )
+            ).constrained()
 
         if len(self.key) > 1 or jax.default_backend() != "cpu":
             return put(index, self)
@@ -71,11 +76,9 @@ class Attention(nn.Module):
         c = self.config
         shape = (*x.shape[:2], c.kv_heads, c.head_dim)
         key, value = self.key(x).reshape(shape), self.value(x).reshape(shape)
-        key = constrain(key, "batch", "length", "kv_heads", None)
-        value = constrain(value, "batch", "length", "kv_heads", None)
         if positions is not None:
             key = rotary(key, positions, c.rotary_theta)
-        return KeysValues(key.transpose(0, 2, 3, 1), value.swapaxes(1, 2))
+        return KeysValues(key.transpose(0, 2, 3, 1), value.swapaxes(1, 2)).constrained()
 
     def __call__(
         self,

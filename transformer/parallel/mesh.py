@@ -8,9 +8,13 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from transformer.config import MeshConfig
 from transformer.errors import UserError
+from transformer.functional.partition import Kernel
 
 AXES = ("data", "fsdp", "tensor")
 """Outer to inner: neighbours talk most, so that the innermost axis gets the fastest links."""
+
+
+_KERNELS: dict[str, Kernel] = {"tpu": "splash", "gpu": "cudnn", "cuda": "cudnn"}
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -39,6 +43,13 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 def abstract_mesh(config: MeshConfig) -> AbstractMesh:
     """The sides of a mesh whose devices are not at hand; ``data = -1`` is taken for 1."""
     return AbstractMesh((max(1, config.data), config.fsdp, config.tensor), AXES)
+
+
+def attention_kernel(mesh: Mesh | AbstractMesh) -> Kernel | None:
+    """What the mesh's devices compute attention of long rows with; None: no kernel of their own."""
+    if isinstance(mesh, AbstractMesh):
+        return None
+    return _KERNELS.get(mesh.devices.flat[0].platform)
 
 
 def describe(mesh: Mesh | AbstractMesh) -> str:

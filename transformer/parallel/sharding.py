@@ -1,7 +1,7 @@
 """Where the arrays of a run lie: parameters, optimizer state and batches."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from transformer.errors import UserError
 from transformer.functional.partition import Axes, Placing
 from transformer.models.build import Model, init_params
 from transformer.modules.parameters import noting_axes
+from transformer.parallel.mesh import attention_kernel
 from transformer.parallel.rules import RULES, MeshAxes
 
 # What fills up a batch whose rows the devices cannot share evenly, where it is not 0.
@@ -42,13 +43,40 @@ class Sharding:
 
     @cached_property
     def placing(self) -> Placing | None:
-        """What `transformer.functional.partition` is to do; nothing on a single device."""
-        if self.mesh.size == 1:
+        """What `transformer.functional.partition` is to do; nothing on a single CPU."""
+        kernel = attention_kernel(self.mesh)
+        if self.mesh.size == 1 and kernel is None:
             return None
-        return Placing(
-            lambda x, axes: jax.lax.with_sharding_constraint(x, self.named(axes)),
-            self.batch_shards,
-        )
+        return Placing(self._place, self.batch_shards, self._by_shard, kernel)
+
+    def _place(self, array: jax.Array, axes: Axes) -> jax.Array:
+        uneven = self._uneven(axes, array.shape)
+        return jax.lax.with_sharding_constraint(array, self.named(_without(axes, uneven)))
+
+    def _by_shard(self, function: Callable, inputs: tuple[Axes, ...], output: Axes) -> Callable:
+        def call(*arrays: jax.Array | None) -> Any:
+            shapes = [
+                (axes, array.shape)
+                for axes, array in zip(inputs, arrays, strict=True)
+                if array is not None
+            ]
+            uneven = set[str]().union(*(self._uneven(*shape) for shape in shapes))
+            return jax.shard_map(
+                function,
+                mesh=self.mesh,
+                in_specs=tuple(self.spec(_without(axes, uneven)) for axes in inputs),
+                out_specs=self.spec(_without(output, uneven)),
+                check_vma=False,  # Pallas does not say how a result varies over the mesh.
+            )(*arrays)
+
+        return call
+
+    def _uneven(self, axes: Axes, shape: tuple[int, ...]) -> set[str]:
+        """Axes of an activation that the mesh does not divide, such as the rows of one sentence
+        that is translated: they stay in one piece."""
+        self.spec(axes)  # whether they all have a rule
+        sizes = zip(axes, shape, strict=True)
+        return {name for name, size in sizes if name and size % self._parts(name)}
 
     @property
     def batch_shards(self) -> int:
@@ -159,6 +187,16 @@ class Sharding:
             name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
             for name, array in filled.items()
         }
+
+
+def sharing(mesh: Mesh) -> Sharding | None:
+    """How a mesh shares the work; None where one device without a kernel of its own does all."""
+    sharding = Sharding(mesh)
+    return sharding if sharding.placing is not None else None
+
+
+def _without(axes: Axes, names: set[str]) -> Axes:
+    return tuple(None if name in names else name for name in axes)
 
 
 def with_empty_rows(

@@ -13,7 +13,9 @@ from transformer.data.objectives import held_out_batches
 from transformer.data.pipeline import PairSplit
 from transformer.data.tokenizer import Tokenizer
 from transformer.functional.losses import LossSums
+from transformer.functional.partition import batch_shards, map_rows
 from transformer.models.decoder import Decoder
+from transformer.parallel.sharding import with_empty_rows
 from transformer.training.losses import loss_sums
 from transformer.training.metrics import loss_means
 
@@ -63,10 +65,16 @@ def make_answer_step(
             return ((best == row["targets"]) | (row["weights"] == 0)).all()
 
         rows = {"hidden": hidden, "targets": batch["targets"], "weights": batch["weights"]}
-        return loss_sums(model, params, batch, label_smoothing), jax.lax.map(right, rows)
+        return loss_sums(model, params, batch, label_smoothing), map_rows(right, rows)
 
     names = ("inputs", "targets", "weights")
-    return lambda params, batch: step(params, {name: batch[name] for name in names})
+
+    def call(params: Any, batch: Batch) -> Any:
+        read = {name: batch[name] for name in names}
+        sums, right = step(params, with_empty_rows(read, batch_shards()))
+        return sums, right[: len(batch["inputs"])]
+
+    return call
 
 
 def describe_answers(scores: dict[str, float], examples: int) -> list[str]:

@@ -103,7 +103,7 @@ class TextClassifier:
         found = np.zeros((len(texts), len(self.names) or 1), np.float32)
         for rows, count, length in length_batches(lengths, self._batch_tokens, self._most):
             batch = self._inputs([pairs[i] for i in rows], count, length)
-            found[rows] = np.asarray(self._predict(self._params, batch))[: len(rows)]
+            found[rows] = self._predict(self._params, batch)[: len(rows)]
         return found
 
 

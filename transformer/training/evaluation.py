@@ -20,6 +20,7 @@ from transformer.data.windows import SpanSplit
 from transformer.decoding.translate import Translator
 from transformer.errors import UserError
 from transformer.functional.losses import LossSums
+from transformer.functional.partition import placing
 from transformer.models.build import Model
 from transformer.models.classifier import Classifier
 from transformer.models.decoder import Decoder
@@ -53,12 +54,23 @@ def make_evaluator(
 ) -> Callable[[Any], dict[str, float]]:
     """What makes metrics of parameters, on one split.
 
-    On a mesh (`sharding`) each device takes its part of the parameters, of batches so far only
-    where no more than a loss is asked for.
+    On a mesh (`sharding`) each device takes its part of the parameters, batches and caches.
 
     Raises:
         UserError: the split has no labels, which the metrics need.
     """
+    evaluator = _evaluator(config, model, tokenizer, split, sharding)
+
+    def evaluate(params: Any) -> dict[str, float]:
+        with placing(sharding and sharding.placing):
+            return evaluator(params)
+
+    return evaluate
+
+
+def _evaluator(
+    config: Config, model: Model, tokenizer: Tokenizer, split: Split, sharding: Sharding | None
+) -> Callable[[Any], dict[str, float]]:
     if isinstance(split, _LABELLED) and not split.labelled:
         raise UserError("data.validation: expected labels, which its loss and scores need")
     if isinstance(split, ClassSplit):

@@ -9,13 +9,15 @@ import numpy as np
 from jaxtyping import Array
 
 from transformer.data.batches import Batches, prefetch
+from transformer.functional.partition import batch_shards
 from transformer.models.build import Model
 from transformer.models.encoder import Encoder
+from transformer.parallel.sharding import with_empty_rows
 
 Batch = Mapping[str, Array | np.ndarray]
 """See `transformer.data.batches.Batch`."""
 
-Predict = Callable[[Any, Batch], jax.Array]
+Predict = Callable[[Any, Batch], np.ndarray]
 """See `make_predict`."""
 
 # What the networks read of a batch, by the names of their arguments.
@@ -73,7 +75,7 @@ def head_outputs(
 
 def make_predict(model: Model) -> Predict:
     """Builds ``predict(params, batch)``: `head_outputs` without dropout, of classes, choices and
-    labels of tokens as probabilities."""
+    labels of tokens as probabilities; on a mesh each device takes its share of the rows."""
 
     @jax.jit
     def predict(params: Any, arrays: dict[str, Any]) -> jax.Array:
@@ -81,9 +83,12 @@ def make_predict(model: Model) -> Predict:
         outputs = head_outputs(model, params, arrays, hidden, _EVALUATION)
         return jax.nn.softmax(outputs) if model.config.head in _CLASSES else outputs
 
-    return lambda params, batch: predict(
-        params, {name: jnp.asarray(batch[name]) for name in (*_INPUTS, "ends") if name in batch}
-    )
+    def call(params: Any, batch: Batch) -> np.ndarray:
+        read = {name: batch[name] for name in (*_INPUTS, "ends") if name in batch}
+        outputs = predict(params, with_empty_rows(read, batch_shards()))
+        return np.asarray(outputs)[: len(batch["inputs"])]
+
+    return call
 
 
 def predict_all(
@@ -101,5 +106,5 @@ def predict_all(
     found = np.zeros((examples, outputs), np.float32)
     for _, batch in prefetch(batches, 0, batches.steps_per_epoch):
         rows = batch["ids"] >= 0
-        found[batch["ids"][rows]] = np.asarray(predict(params, batch))[rows]
+        found[batch["ids"][rows]] = predict(params, batch)[rows]
     return found

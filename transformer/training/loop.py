@@ -26,7 +26,7 @@ from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
 from transformer.models.stacking import with_layers
 from transformer.parallel.mesh import describe, make_mesh
-from transformer.parallel.sharding import Sharding
+from transformer.parallel.sharding import sharing
 from transformer.training.checkpoint import last_intact, require_same_shapes, restore_state
 from transformer.training.evaluation import make_evaluator
 from transformer.training.fill import with_data, with_steps
@@ -162,7 +162,7 @@ class _Run:
         self.model = build_model(config.model)
         schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
         self.optimizer = make_optimizer(config.optimizer, schedule)
-        self.sharding = Sharding(mesh) if mesh.size > 1 else None
+        self.sharding = sharing(mesh)
         self.step = make_train_step(
             self.model,
             self.optimizer,

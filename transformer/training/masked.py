@@ -16,7 +16,9 @@ from transformer.data.sentence_pairs import IS_RANDOM
 from transformer.data.sentences import SentenceSplit
 from transformer.data.tokenizer import Tokenizer
 from transformer.functional.losses import LossSums, cross_entropy
+from transformer.functional.partition import batch_shards, map_rows
 from transformer.models.encoder import Encoder
+from transformer.parallel.sharding import with_empty_rows
 from transformer.training.metrics import loss_means
 
 _READ = ("inputs", "token_types", "places", "targets", "weights", "follows")
@@ -108,7 +110,7 @@ def make_masked_step(model: Encoder, label_smoothing: float) -> Callable[[Any, B
             return cross_entropy(logits, row["targets"], row["weights"], label_smoothing), right
 
         rows["vectors"] = call("masked", hidden, batch["places"])
-        tokens, right = jax.tree.map(jnp.sum, jax.lax.map(of_row, rows))
+        tokens, right = jax.tree.map(jnp.sum, map_rows(of_row, rows))
         zero = jnp.zeros(())
         if not model.config.next_sentence or "follows" not in batch:
             return MaskedSums(tokens, right, LossSums(zero, zero, zero), zero, zero)
@@ -122,7 +124,11 @@ def make_masked_step(model: Encoder, label_smoothing: float) -> Callable[[Any, B
             (follows == IS_RANDOM).sum(dtype=jnp.float32),
         )
 
-    return lambda params, batch: step(params, {k: batch[k] for k in _READ if k in batch})
+    def call(params: Any, batch: Batch) -> MaskedSums:
+        read = {name: batch[name] for name in _READ if name in batch}
+        return step(params, with_empty_rows(read, batch_shards()))
+
+    return call
 
 
 def describe_masked(sums: MaskedSums, scores: dict[str, float]) -> list[str]:

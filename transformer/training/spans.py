@@ -66,7 +66,7 @@ def find(predict: Predict, params: Any, split: SpanSplit, batches: Iterable[Batc
     for batch in batches:
         rows = batch["ids"] >= 0
         ids = batch["ids"][rows]
-        starts, ends = np.moveaxis(np.asarray(predict(params, batch))[rows], -1, 0)
+        starts, ends = np.moveaxis(predict(params, batch)[rows], -1, 0)
         shift = windows.shift[ids]
         stop = windows.first[ids] + windows.length[ids] + shift
         low, high = windows.low[ids] + shift, windows.high[ids] + shift

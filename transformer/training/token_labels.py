@@ -40,7 +40,7 @@ class TokenEvaluator:
         """Each word's probability of each class, float32 ``[words, classes]``."""
         found = np.zeros((len(self._split.labels), len(self._split.names)), np.float32)
         for _, batch in prefetch(self._batches, 0, self._batches.steps_per_epoch):
-            _place(found, batch["words"], np.asarray(self._predict(params, batch)))
+            _place(found, batch["words"], self._predict(params, batch))
         return found
 
     def scores(self, outputs: np.ndarray) -> dict[str, float]:
@@ -100,7 +100,7 @@ class WordLabeller:
             ):
                 filled = np.concatenate([rows, np.full(count - len(rows), -1)])
                 batch = word_batch(split, filled, length, self._tokenizer)
-                _place(found, batch["words"], np.asarray(self._predict(self._params, batch)))
+                _place(found, batch["words"], self._predict(self._params, batch))
         return np.split(found, starts[1:-1]) if texts else []
 
 
