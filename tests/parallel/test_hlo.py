@@ -38,7 +38,10 @@ replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=%add
 
 %body (p.1: (s32[], f32[8])) -> (s32[], f32[8]) {
   %fusion.1 = (bf16[400,6400]{1,0}, bf16[1600,6400]{1,0}) fusion(%x), kind=kCustom, calls=%async
-  %kernel = (bf16[8,128]{1,0}) custom-call(%x), custom_call_target="tpu_custom_call"
+  %kernel = (bf16[8,128]{1,0}) custom-call(%x), custom_call_target="tpu_custom_call", \
+frontend_attributes={kernel_metadata={
+"block":"128"
+}}
   %fusion.2 = bf16[1600,6400]{1,0} fusion(%fusion.1), kind=kCustom, calls=%done
   ROOT %fusion.3 = f32[128,16]{1,0} fusion(%y), kind=kCustom, calls=%all-reduce-scatter.1
 }

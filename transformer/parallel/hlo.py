@@ -15,6 +15,8 @@ _BITS |= {"f32": 32, "s32": 32, "u32": 32, "f64": 64, "s64": 64, "u64": 64}
 _KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
+# A kernel's attributes go over several lines, and may end in "}}".
+_END = re.compile(r"\}(,|$)")
 _OPERATION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (.*)$")
 _SHAPE = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\]")
 _CALLED = re.compile(r"(?:body|calls|to_apply|\w+_computation)=%?([\w.\-]+)")
@@ -126,7 +128,7 @@ def _computations(text: str) -> tuple[dict[str, list[str]], str]:
         if match := _COMPUTATION.match(line):
             lines = found[match[2]] = []
             entry = match[2] if match[1] else entry
-        elif line.startswith("}"):
+        elif _END.match(line):
             lines = None
         elif lines is not None:
             lines.append(line)

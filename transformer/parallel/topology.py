@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 import jax
+from jax._src.cudnn import fused_attention_stablehlo
 from jax.experimental import topologies
 
 from transformer.errors import UserError
@@ -33,6 +34,7 @@ class _Gpu(NamedTuple):
     memory: int
 
 
+_CUDNN = 91000  # 9.10, as XLA is told below
 _GPUS = {
     "a100": _Gpu((8, 0), 108, 164 << 10, 2039e9, 40 << 20, 1.41, 80 << 30),
     "h100": _Gpu((9, 0), 132, 228 << 10, 3352e9, 50 << 20, 1.98, 80 << 30),
@@ -134,10 +136,16 @@ def _gpu(name: str, kind: str, sides: str, slices: int) -> Any:
     lines.append(f"cuda_compute_capability {{ major: {major} minor: {minor} }}")
     target = f'gpu_device_info {{ {" ".join(lines)} }} platform_name: "CUDA" '
     target += f'dnn_version_info {{ major: 9 minor: 10 }} device_description_str: "{kind}"'
-    return _described(name, "cuda", topology=sides, target_config=target)
+    described = _described(name, "cuda", topology=sides, target_config=target)
+    # JAX asks the cuDNN of the machine it is on for its version, where there need be none; the
+    # compiler itself asks nothing of it. The process computes on its CPU only, see `target_of`.
+    fused_attention_stablehlo.check_cudnn_version = lambda: _CUDNN
+    return described
 
 
 def _described(name: str, platform: str, **options: Any) -> Any:
+    # Programs for machines that are not there are kept, but cannot be read again.
+    jax.config.update("jax_enable_compilation_cache", False)
     try:
         return topologies.get_topology_desc(platform=platform, **options)
     except Exception as error:  # of many kinds: no library, no plugin, the compiler's own
