@@ -48,7 +48,7 @@ def test_the_state_is_donated_and_takes_what_its_arrays_do(plan):
 
 
 def test_the_program_computes_what_the_model_does(plan):
-    assert plan.rows == 4 and plan.length == 32
+    assert plan.batch == ((4, 32),)
     assert plan.program_flops == pytest.approx(plan.model_flops, rel=0.02)
     computing, _ = plan.least_seconds
     assert computing == plan.program_flops / CHIPS["v5e"].flops
@@ -73,7 +73,7 @@ def test_the_largest_batch_fits_and_one_more_row_does_not(plan):
     config = tiny()
     memory = 2 * plan.peak
     found, rows = search(config, here(memory))
-    assert found.rows == rows > plan.rows and found.peak <= memory
+    assert found.batch == ((rows, 32),) and rows > 4 and found.peak <= memory
     with pytest.raises(DoesNotFit):
         make_plan(tiny(batch_size=rows + 1), here(memory))
     with pytest.raises(DoesNotFit):

@@ -73,9 +73,10 @@ class Train(Config, Command):
             print(make_plan(experiment, target))
             return 0
         plan, rows = search(experiment, target)
+        size = len(target.devices) // experiment.mesh.tensor * rows
         print(plan)
         print(
-            f"the largest batch: --data.batch-size {plan.rows // experiment.train.accumulate}, "
-            f"which are {rows} rows of each group of mesh.tensor = {experiment.mesh.tensor} devices"
+            f"the largest batch: --data.batch-size {size}, which are {rows} rows of each group of "
+            f"mesh.tensor = {experiment.mesh.tensor} devices"
         )
         return 0

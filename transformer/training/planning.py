@@ -51,8 +51,8 @@ class Plan:
     Attributes:
         target: the machine.
         mesh: its devices as a grid, in words.
-        rows: of the batch of a step, on all devices.
-        length: of a row.
+        batch: the shapes of what the network reads in a step, on all devices: inputs, and
+            sources where there are some.
         parameters: bytes of the parameters.
         optimizer: bytes of the optimizer's state.
         temporaries: bytes of all else at most.
@@ -67,8 +67,7 @@ class Plan:
 
     target: Target
     mesh: str
-    rows: int
-    length: int
+    batch: tuple[tuple[int, ...], ...]
     parameters: int
     optimizer: int
     temporaries: int
@@ -87,8 +86,8 @@ class Plan:
 
     @property
     def least_seconds(self) -> tuple[float, float]:
-        """What computing at the peak rate, and moving bytes over links, take: no step is faster
-        than either."""
+        """What computing at the peak rate takes, than which no step is faster, and what moving
+        the bytes of this program over the links does (at full effort the compiler moves less)."""
         chip, devices = self.target.chip, len(self.target.devices)
         received = sum(c.received * c.times for c in self.program.collectives)
         return self.program_flops / devices / chip.flops, received / chip.links
@@ -98,12 +97,12 @@ class Plan:
         whole, whole_bytes = self.replicated
         share = self.program_flops / self.model_flops
         computing, moving = self.least_seconds
-        least = max(computing, moving)
-        mfu = self.model_flops / len(self.target.devices) / chip.flops / least
-        tokens = self.rows * self.length
+        mfu = self.model_flops / len(self.target.devices) / chip.flops / computing
+        shapes = " and ".join(" x ".join(f"{n:,}" for n in shape) for shape in self.batch)
+        tokens = sum(math.prod(shape) for shape in self.batch)
         lines = [
             f"{self.target.name}: {self.mesh}",
-            f"batch          {self.rows:,} x {self.length:,} = {tokens:,} tokens a step",
+            f"batch          {shapes} = {tokens:,} tokens a step",
             "memory of each device, GiB",
             f"  parameters       {self.parameters / _GIB:8.3f}",
             f"  optimizer state  {self.optimizer / _GIB:8.3f}",
@@ -116,8 +115,9 @@ class Plan:
             + (", ".join(f"{name} {n}" for name, n in program.kernels.items()) or "none"),
             f"FLOPs          {self.model_flops:.4g} of the model (formula); "
             f"{self.program_flops:.4g} counted in the program ({share:.3f})",
-            f"lower bound of a step's time (not a measurement): {least:.4g} s "
-            f"(computing {computing:.4g}, links {moving:.4g}); so mfu is below {min(mfu, 1):.2f}",
+            f"lower bound of a step's time, not a measurement: {computing:.4g} s at the peak "
+            f"rate; so mfu is below {min(mfu, 1):.2f}",
+            f"links alone, at their full rate: {moving:.4g} s",
             f"compiled in {self.seconds:.0f} s",
         ]
         return "\n".join(lines)
@@ -169,8 +169,7 @@ def make_plan(config: Config, target: Target) -> Plan:
     plan = Plan(
         target,
         describe(mesh),
-        len(batch["inputs"]),
-        batch["inputs"].shape[-1],
+        tuple(batch[name].shape for name in ("source", "inputs") if name in batch),
         _bytes(state.params),
         _bytes(state.opt_state),
         memory.peak_memory_in_bytes - _bytes(state),
@@ -238,6 +237,9 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def _compiled(
     traced: jax.stages.Traced, target: Target, mesh: str, state: int
 ) -> jax.stages.Compiled:
+    level = jax.config.jax_optimization_level  # pyright: ignore[reportAttributeAccessIssue]
+    # Takes a fraction of the time; memory and collectives are nearly those of the full effort.
+    jax.config.update("jax_optimization_level", "O1")
     try:
         return traced.lower().compile()
     except jax.errors.JaxRuntimeError as error:
@@ -247,6 +249,8 @@ def _compiled(
         used = _USED.search(text)
         needed = float(used[1]) * _UNITS[used[2]] if used else math.inf
         raise DoesNotFit(_message(target, mesh, needed, state), needed) from error
+    finally:
+        jax.config.update("jax_optimization_level", level)
 
 
 def _message(target: Target, mesh: str, needed: float, state: int) -> str:
