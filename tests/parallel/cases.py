@@ -1,5 +1,9 @@
 """What is tried on one device and on eight."""
 
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,11 +25,12 @@ from transformer.functional import Mask, attend, splash_attention
 from transformer.functional.partition import placing
 from transformer.models.build import build_model
 from transformer.parallel.mesh import make_mesh
+from transformer.parallel.rules import RULES, MeshAxes
 from transformer.parallel.sharding import Sharding
 from transformer.training.loop import train
 from transformer.training.losses import loss_sums
 from transformer.training.optimizer import make_optimizer, make_schedule
-from transformer.training.state import init_state, state_places
+from transformer.training.state import init_state, state_places, state_shapes
 from transformer.training.step import make_train_step
 
 V, R, T = 64, 5, 8
@@ -83,9 +88,15 @@ MODELS = {
     "t5": ModelConfig("encoder_decoder", **SIZES, **T5),
     "bert": ModelConfig("encoder", **SIZES, **BERT),
 }
+SCANNED: dict[str, Any] = {"num_layers": 6, "scan_layers": True, "remat": "full"}
+# With windows a turn of the scan is two layers.
+GPT3_SCANNED = replace(MODELS["gpt2"], local_window=3, **SCANNED)
+T5_SCANNED = replace(MODELS["t5"], **SCANNED)
 # Every family on all sides of a mesh at once, one of them on each side alone.
-CASES = [(name, (2, 2, 2)) for name in MODELS]
-CASES += [("gpt2", sides) for sides in ((8, 1, 1), (1, 8, 1), (1, 1, 4))]
+CASES: list[tuple[str, ModelConfig, tuple[int, int, int]]]
+CASES = [(name, config, (2, 2, 2)) for name, config in MODELS.items()]
+CASES += [("gpt2", MODELS["gpt2"], sides) for sides in ((8, 1, 1), (1, 8, 1), (1, 1, 4))]
+CASES += [("gpt3 scanned", GPT3_SCANNED, (2, 2, 2))]
 
 
 def make_batch(config: ModelConfig) -> dict[str, np.ndarray]:
@@ -108,14 +119,14 @@ def make_batch(config: ModelConfig) -> dict[str, np.ndarray]:
     return batch
 
 
-def make_mesh_of(sides: tuple[int, int, int]) -> Sharding:
+def make_mesh_of(sides: tuple[int, int, int], rules: Mapping[str, MeshAxes] = RULES) -> Sharding:
     devices = jax.devices()[: int(np.prod(sides))]
-    return Sharding(make_mesh(MeshConfig(*sides), devices))
+    return Sharding(make_mesh(MeshConfig(*sides), devices), rules)
 
 
-def compare(name: str, sides: tuple[int, int, int]) -> dict[str, float]:
+def compare(config: ModelConfig, sides: tuple[int, int, int]) -> dict[str, float]:
     """The largest differences to one device, with dropout."""
-    config, sharding = MODELS[name], make_mesh_of(sides)
+    sharding = make_mesh_of(sides)
     model, batch = build_model(config), make_batch(config)
     state = init_state(model, make_optimizer(OptimizerConfig(), lambda _: jax.numpy.ones(())), 1)
 
@@ -185,6 +196,28 @@ def inspect_step() -> dict[str, Any]:
         "stays": kept,
         "share": max(part / whole for part, whole in sizes),
     }
+
+
+def largest_gathers() -> dict[str, int]:
+    """The most numbers that any all-gather of a compiled step puts together."""
+    whole_stacks = {**RULES, "layers": ("fsdp",), "embed": ()}
+    return {
+        "t5": _largest_gather(T5_SCANNED, make_mesh_of((1, 8, 1))),
+        "gpt3": _largest_gather(GPT3_SCANNED, make_mesh_of((2, 2, 2))),
+        "by layers": _largest_gather(GPT3_SCANNED, make_mesh_of((1, 2, 1), whole_stacks)),
+    }
+
+
+def _largest_gather(config: ModelConfig, sharding: Sharding) -> int:
+    model, settings = build_model(config), OptimizerConfig()
+    schedule = make_schedule(settings, config.model_dim, 10)
+    optimizer = make_optimizer(settings, schedule)
+    step = make_train_step(model, optimizer, schedule, 0.1, 0, sharding=sharding)
+    state = state_shapes(model, optimizer, sharding)
+    program = step.trace(state, make_batch(config)).lower().compile().as_text()
+    results = re.findall(r" = (.*) all-gather(?:-start)?\(", str(program))
+    shapes = [shape for result in results for shape in re.findall(r"\[([\d,]*)\]", result)]
+    return max(math.prod(map(int, shape.split(","))) for shape in shapes)
 
 
 def train_on(sides: tuple[int, int, int], folder: Path, steps: int) -> list[float]:

@@ -11,19 +11,19 @@ import jax
 
 jax.config.update("jax_num_cpu_devices", 8)
 
-from tests.parallel import decoding_cases  # noqa: E402
-from tests.parallel.cases import CASES, compare, compare_kernel, inspect_step, train_on  # noqa: E402
+from tests.parallel import cases, decoding_cases  # noqa: E402
 
 
 def main(folder: Path) -> None:
     """Everything, on standard output."""
-    found = {f"{name} {sides}": compare(name, sides) for name, sides in CASES}
-    losses = train_on((2, 2, 2), folder, 4)
+    found = {f"{name} {sides}": cases.compare(config, sides) for name, config, sides in cases.CASES}
+    losses = cases.train_on((2, 2, 2), folder, 4)
     results = {
         "cases": found,
-        "step": inspect_step(),
+        "step": cases.inspect_step(),
+        "gathers": cases.largest_gathers(),
         "losses": losses,
-        "kernel": compare_kernel((2, 2, 2)),
+        "kernel": cases.compare_kernel((2, 2, 2)),
         "decoded": decoding_cases.everything(),
     }
     print("JSON", json.dumps(results))

@@ -79,7 +79,7 @@ def found(tmp_path_factory):
 
 def test_every_family_learns_the_same_on_every_mesh(found):
     """With dropout, in float32: 4e-7 of a loss near 4.5, 3e-7 of gradients up to 0.7."""
-    assert len(found["cases"]) == 8
+    assert len(found["cases"]) == 9
     for name, case in found["cases"].items():
         assert case["loss"] < 2e-6, name
         assert case["gradient"] < 2e-6 < 1e-3 < case["largest gradient"], name
@@ -118,6 +118,17 @@ def test_each_device_classifies_its_rows(found):
 
 def test_a_step_is_given_its_state_and_leaves_it_where_it_lies(found):
     assert found["step"]["given"] and found["step"]["stays"]
+
+
+def test_no_stack_of_layers_is_gathered_whole(found):
+    """But its layers one by one: at most a table of 64 x 16, or a layer's matrix of 16 x 32.
+
+    The smallest matrices of all six layers have 6 x 16 x 16 numbers. Split over its layers, a
+    stack would have to be.
+    """
+    gathers = found["gathers"]
+    assert 16 * 32 <= gathers["t5"] <= 64 * 16 and 16 * 32 / 2 <= gathers["gpt3"] <= 64 * 16
+    assert gathers["by layers"] >= 6 * 16 * 16
 
 
 def test_fully_sharded_each_device_holds_its_share_of_every_matrix(found):

@@ -1,9 +1,15 @@
+import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from transformer.config import Config, DataConfig
+from tests.golden import assert_trees_close
+from tests.helpers import train_quietly
+from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
 from transformer.errors import UserError
+from transformer.training.checkpoint import load_config, load_for_inference
+from transformer.training.logging import read_metrics
 from transformer.training.resume import require_same_run
 
 FILES = DataConfig(dataset="files", train=("a.tsv",))
@@ -54,3 +60,53 @@ def test_steps_that_follow_from_epochs_are_no_change():
 def test_a_changed_optimizer_is_said():
     notes = require_same_run(SAVED, changed("optimizer", learning_rate=0.5), "run")
     assert notes == ["optimizer.learning_rate = 0.5 from here on (was 1.0)"]
+
+
+def test_a_scanned_run_is_the_plain_one(tmp_path):
+    """From the same parameters; it is read like the other, evaluated, and may go on without."""
+    words = ["".join(letters) for letters in itertools.product("abc", repeat=3)]
+    for name, part in (("train", words), ("validation", words[::5])):
+        text = "".join(f"{word}\t{' '.join(reversed(word))}\n" for word in part)
+        (tmp_path / f"{name}.tsv").write_text(text)
+    origin = Config(
+        model=ModelConfig(num_layers=2, model_dim=14, ff_dim=19, num_heads=7, dropout=0.1),
+        data=DataConfig(
+            dataset="files",
+            train=(str(tmp_path / "train.tsv"),),
+            validation=(str(tmp_path / "validation.tsv"),),
+            data_dir=str(tmp_path),
+            batch_tokens=32,
+            num_buckets=1,
+        ),
+        optimizer=OptimizerConfig(schedule="constant", learning_rate=0.01, warmup_steps=0),
+        train=TrainConfig(steps=1, log_every=1, eval_examples=3),
+    )
+    train_quietly(origin, tmp_path / "origin")
+
+    def train_on(steps: int, workdir: str, scan: bool) -> str:
+        start = str(tmp_path / "origin")
+        config = replace(
+            origin,
+            model=replace(origin.model, scan_layers=scan, remat="full" if scan else "none"),
+            train=replace(origin.train, steps=steps, init_from=start),
+        )
+        return train_quietly(config, tmp_path / workdir)[1]
+
+    train_on(4, "plain", scan=False)
+    train_on(2, "scanned", scan=True)
+    assert load_config(tmp_path / "scanned").model.scan_layers
+    assert "going on from step 2" in train_on(3, "scanned", scan=False)
+    assert not load_config(tmp_path / "scanned", "last").model.scan_layers
+    assert "going on from step 3" in train_on(4, "scanned", scan=True)
+    plain, scanned = (read_metrics(tmp_path / name) for name in ("plain", "scanned"))
+    losses = [
+        [line["loss"] for line in lines if line["split"] == "train"] for lines in (plain, scanned)
+    ]
+    assert len(losses[0]) == 4
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    # While it trains a scanned network decodes as well.
+    assert (ending := scanned[-1]).pop("split") == plain[-1].pop("split") == "validation"
+    assert ending == pytest.approx(plain[-1], rel=1e-5)
+    theirs, ours = (load_for_inference(tmp_path / name) for name in ("plain", "scanned"))
+    assert ours.config.model == theirs.config.model
+    assert_trees_close(ours.params, theirs.params, tolerance=1e-4)

@@ -109,12 +109,13 @@ class ModelConfig:
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the activations; parameters, softmax, logits and losses stay float32."""
     scan_layers: bool = False
-    """In training: compile one layer and loop over all, whose parameters lie in one array each, so
-    that compiling takes as long for many layers as for one. What is learnt stays the same."""
+    """In training: loop over the layers, whose parameters lie in one array each, so that compiling
+    takes as long for many layers as for one. The same computation, but that fresh parameters are
+    drawn in another order. A run may go on with another value."""
     remat: Literal["none", "dots", "full"] = "none"
     """What training forgets of each layer, and computes again for the gradient. none: nothing;
     dots: all but products with parameters; full: all but the layer's input. Less memory for more
-    time; what is learnt stays the same."""
+    time; the same results. A run may go on with another value."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "model_dim", "ff_dim", "num_heads"):

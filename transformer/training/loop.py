@@ -27,14 +27,14 @@ from transformer.models.build import build_model
 from transformer.models.stacking import with_layers
 from transformer.parallel.mesh import describe, make_mesh
 from transformer.parallel.sharding import sharing
-from transformer.training.checkpoint import last_intact, require_same_shapes, restore_state
+from transformer.training.checkpoint import last_intact, require_same_shapes
 from transformer.training.evaluation import make_evaluator
 from transformer.training.fill import with_data, with_steps
 from transformer.training.flops import step_flops, utilization
 from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
 from transformer.training.meta import Meta
 from transformer.training.optimizer import make_optimizer, make_schedule
-from transformer.training.resume import require_same_run
+from transformer.training.resume import require_same_run, resumed_state
 from transformer.training.saving import Checkpoints, set_aside
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.start import adapted, load_start, with_model
@@ -267,7 +267,8 @@ class _Run:
                 f"data.train: its tokens differ from those the run in {self.workdir} began with "
                 f"(fingerprint {self.fingerprint}, expected {saved.fingerprint})"
             )
-        return restore_state(self.checkpoints.path(saved.step), self._shapes())
+        checkpoint, before = self.checkpoints.path(saved.step), from_dict(saved.config)
+        return resumed_state(checkpoint, before, self.model, self.optimizer, self.sharding)
 
     def _compiling(self, batch: Batch) -> AbstractContextManager[None]:
         """Keeps compiling, once a shape, out of the speed and the time left."""

@@ -1,11 +1,21 @@
-"""What must not change between the parts of one run."""
+"""Going on with a run: what must not change between its parts, and the state it was in."""
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
+
+import jax
+import optax
 
 from transformer.config import Config
 from transformer.errors import UserError
+from transformer.models.build import Model, build_model
+from transformer.models.stacking import with_layers
+from transformer.parallel.sharding import Sharding
+from transformer.training.checkpoint import restore_state
+from transformer.training.state import TrainState, state_places, state_shapes
 
 # Where things lie, not what they are: the fingerprint guards the contents.
 _PLACES = {"data.data_dir", "data.train", "data.validation", "data.test", "train.init_from"}
@@ -18,7 +28,7 @@ _FREE = {
     "train.eval_examples",
 }
 _FREE |= {"train.save_every", "train.keep", "train.keep_best", "train.keep_every", "train.best_by"}
-_FREE |= {"model.remat"}
+_FREE |= {"model.scan_layers", "model.remat"}
 # What a saved configuration has filled in from the data, if it was not given.
 _FILLED = {"model.vocab_size", "model.head", "model.num_classes", "model.next_sentence"}
 _FILLED |= {"data.labels"}
@@ -61,3 +71,37 @@ def _differences(saved: Config, given: Config) -> Sequence[tuple[str, Any, Any]]
             if values[0] != values[1] and not filled:
                 found.append((name, *values))
     return found
+
+
+def resumed_state(
+    checkpoint: Path,
+    saved: Config,
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    sharding: Sharding | None,
+) -> TrainState:
+    """The state in a checkpoint's folder, laid out for `model`, wherever its layers lay before.
+
+    Args:
+        checkpoint: the folder.
+        saved: the settings of the run that wrote it.
+        model: the network that goes on; its ``scan_layers`` may differ from the saved one.
+        optimizer: what the state is of.
+        sharding: the mesh to put it on, if there is one.
+
+    Raises:
+        DamagedCheckpoint, UserError: as of `restore_state`.
+    """
+    stacked = model.config.scan_layers
+    was = dataclasses.replace(model.config, scan_layers=saved.model.scan_layers)
+    state = restore_state(checkpoint, state_shapes(build_model(was), optimizer, sharding))
+    if was == model.config:
+        return state
+    places = sharding and state_places(model, optimizer, sharding)
+
+    @partial(jax.jit, out_shardings=places)
+    def convert(state: TrainState) -> TrainState:
+        params, moments = (with_layers(x, stacked) for x in (state.params, state.opt_state))
+        return state.replace(params=params, opt_state=moments)
+
+    return convert(state)
