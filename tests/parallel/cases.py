@@ -1,7 +1,6 @@
 """What is tried on one device and on eight."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from transformer.config import (
 from transformer.functional import Mask, attend, splash_attention
 from transformer.functional.partition import placing
 from transformer.models.build import build_model
+from transformer.parallel.hlo import read_program
 from transformer.parallel.mesh import make_mesh
 from transformer.parallel.rules import RULES, MeshAxes
 from transformer.parallel.sharding import Sharding
@@ -214,10 +214,9 @@ def _largest_gather(config: ModelConfig, sharding: Sharding) -> int:
     optimizer = make_optimizer(settings, schedule)
     step = make_train_step(model, optimizer, schedule, 0.1, 0, sharding=sharding)
     state = state_shapes(model, optimizer, sharding)
-    program = step.trace(state, make_batch(config)).lower().compile().as_text()
-    results = re.findall(r" = (.*) all-gather(?:-start)?\(", str(program))
-    shapes = [shape for result in results for shape in re.findall(r"\[([\d,]*)\]", result)]
-    return max(math.prod(map(int, shape.split(","))) for shape in shapes)
+    compiled = step.trace(state, make_batch(config)).lower().compile()
+    collectives = read_program(compiled.as_text() or "").collectives
+    return max(math.prod(c.shape) for c in collectives if c.kind == "all-gather")
 
 
 def train_on(sides: tuple[int, int, int], folder: Path, steps: int) -> list[float]:

@@ -243,7 +243,7 @@ class _Run:
             UserError: the model has other ones; lists each path with both shapes.
         """
         params = with_layers(params, self.config.model.scan_layers)
-        wanted = self._shapes().params
+        wanted = state_shapes(self.model, self.optimizer, self.sharding).params
         fitted = jax.eval_shape(adapted, params, wanted)
         require_same_shapes(fitted, wanted, Path(str(self.config.train.init_from)))
         self.params = params
@@ -257,9 +257,6 @@ class _Run:
         fitted = adapted(params, state.params)
         places = jax.tree.map(lambda x: x.sharding, state.params)
         return state.replace(params=jax.device_put(fitted, places))
-
-    def _shapes(self) -> TrainState:
-        return state_shapes(self.model, self.optimizer, self.sharding)
 
     def _restored(self, saved: Meta) -> TrainState:
         if saved.fingerprint != self.fingerprint:
