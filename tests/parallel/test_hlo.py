@@ -64,7 +64,8 @@ replica_groups=[1,8]<=[8], dimensions={0}
 }
 
 %one (p: f32[4]) -> f32[4] {
-  %permute = f32[4]{0} collective-permute(%p), channel_id=2, source_target_pairs={{0,1},{1,0}}
+  %permute = (f32[4]{0}, f32[4]{0}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(%p), \
+channel_id=2, source_target_pairs={{0,1},{1,0}}
 }
 
 ENTRY %main (a: f32[4]) -> f32[4] {

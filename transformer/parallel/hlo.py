@@ -89,7 +89,8 @@ def read_program(text: str) -> Program:
         kind = name.removesuffix("-start")
         if kind in _KINDS:
             arrays = _arrays(shape)
-            if name.endswith("-start") and kind != "all-reduce" and len(arrays) > 1:
+            if name.endswith("-start") and kind != "all-reduce":
+                arrays = [array for array in arrays if array[0]]  # without numbers of its own
                 arrays = arrays[len(arrays) // 2 :]  # the first half are what goes in
             if kind == "all-reduce" and where.startswith("all-reduce-scatter"):
                 kind = "reduce-scatter"
