@@ -17,6 +17,7 @@ from transformer.config import (
     DataConfig,
     DecodeConfig,
     GenerateConfig,
+    HostsConfig,
     MeshConfig,
     ModelConfig,
     OptimizerConfig,
@@ -191,6 +192,40 @@ def setting_docs() -> dict[tuple[str, str], str]:
         ),
         (MeshConfig, {"data": 0}, "mesh.data = 0: expected -1, or at least 1"),
         (MeshConfig, {"fsdp": -1}, "mesh.fsdp = -1: expected at least 1"),
+        (HostsConfig, {"count": 0}, "hosts.count = 0: expected at least 1"),
+        (HostsConfig, {"timeout": 0}, "hosts.timeout = 0: expected at least 1"),
+        (
+            HostsConfig,
+            {"count": 2},
+            "hosts.coordinator = None: expected HOST:PORT, because hosts.count = 2",
+        ),
+        (
+            HostsConfig,
+            {"index": 1},
+            "hosts.coordinator = None: expected HOST:PORT, because hosts.index = 1",
+        ),
+        (
+            HostsConfig,
+            {"coordinator": "node1", "count": 2, "index": 0},
+            "hosts.coordinator = 'node1': expected HOST:PORT, such as 10.0.0.1:8476",
+        ),
+        (
+            HostsConfig,
+            {"coordinator": "a:1", "index": 0},
+            "hosts.count = None: expected how many processes there are, because "
+            "hosts.coordinator is given",
+        ),
+        (
+            HostsConfig,
+            {"coordinator": "a:1", "count": 2},
+            "hosts.index = None: expected the number of this process, because "
+            "hosts.coordinator is given",
+        ),
+        (
+            HostsConfig,
+            {"coordinator": "a:1", "count": 2, "index": 2},
+            "hosts.index = 2: expected 0 to 1, as hosts.count = 2",
+        ),
         (
             Config,
             {"train": TrainConfig(best_by="score")},
@@ -461,6 +496,7 @@ HOMES = {
     "train": ("training/",),
     "decode": ("decoding/",),
     "mesh": ("parallel/",),
+    "hosts": ("parallel/",),
 }
 SHORT_NAMES = {"config", "c", "settings"}
 # These three are read by the name of a split.

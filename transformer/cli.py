@@ -10,6 +10,7 @@ import io
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from transformer.commands.evaluate import Evaluate
 from transformer.commands.generate import Generate
 from transformer.commands.inspect import Inspect
 from transformer.commands.interop import Export, Import
+from transformer.commands.launch import Launch
 from transformer.commands.pictures import AttentionMap, PlotLoss
 from transformer.commands.probe import ProbeTexts
 from transformer.commands.prompt import Prompt
@@ -33,6 +35,7 @@ from transformer.commands.translate import Translate
 from transformer.data.sources import CACHE
 from transformer.errors import UserError, did_you_mean
 from transformer.host_memory import keep_freed_memory
+from transformer.parallel import hosts
 
 COMMANDS: dict[str, type[Command]] = {
     "train": Train,
@@ -47,6 +50,7 @@ COMMANDS: dict[str, type[Command]] = {
     "prompt": Prompt,
     "attention-map": AttentionMap,
     "plot-loss": PlotLoss,
+    "launch": Launch,
     "inspect": Inspect,
     "import": Import,
     "export": Export,
@@ -69,14 +73,24 @@ def main(arguments: Sequence[str]) -> int:
         with command.on_devices():
             return command.run()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if not error.shared or hosts.first():
+            where = f"host {hosts.index()}: " if hosts.several() and not error.shared else ""
+            print(f"error: {where}{error}", file=sys.stderr)
+        if not error.shared:
+            hosts.leave(error.exit_code)
         return error.exit_code
     except KeyboardInterrupt:
+        hosts.leave(130)
         return 130
     except BrokenPipeError:
         # The reader of our output has gone: nothing is left to say, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except Exception:
+        if hosts.several():
+            traceback.print_exc()
+            hosts.leave(1)
+        raise
 
 
 def entry_point() -> None:

@@ -14,6 +14,8 @@ class UserError(ValueError):
     """
 
     exit_code = 2
+    shared = False
+    """Whether every process of a training raises it, so that one of them says it."""
 
 
 def did_you_mean(found: str, known: Iterable[str], show: str = "{}") -> str:

@@ -153,8 +153,8 @@ def interrupting(step, number):
     """`prefetch`, with a signal while ``step`` is under way."""
     prefetch = loop.prefetch
 
-    def wrapped(*args):
-        for index, batch in prefetch(*args):
+    def wrapped(*args, **options):
+        for index, batch in prefetch(*args, **options):
             if index + 1 == step:
                 os.kill(os.getpid(), number)
             yield index, batch

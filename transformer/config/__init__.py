@@ -8,6 +8,7 @@ from transformer.config.data import DataConfig
 from transformer.config.decoding import DecodeConfig
 from transformer.config.experiment import SCORES, Config, from_dict, head_of, load, to_dict
 from transformer.config.generation import GenerateConfig, SamplingConfig
+from transformer.config.hosts import HostsConfig
 from transformer.config.mesh import MeshConfig
 from transformer.config.model import Head, ModelConfig
 from transformer.config.training import OptimizerConfig, TrainConfig
@@ -19,6 +20,7 @@ __all__ = [
     "DecodeConfig",
     "GenerateConfig",
     "Head",
+    "HostsConfig",
     "MeshConfig",
     "ModelConfig",
     "OptimizerConfig",

@@ -8,6 +8,7 @@ from typing import Any
 
 from transformer.config.data import DataConfig, Objective
 from transformer.config.decoding import DecodeConfig
+from transformer.config.hosts import HostsConfig
 from transformer.config.mesh import MeshConfig
 from transformer.config.model import Head, ModelConfig
 from transformer.config.require import require
@@ -25,6 +26,7 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)
+    hosts: HostsConfig = field(default_factory=HostsConfig)
 
     def __post_init__(self) -> None:
         if self.leaves_model:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from transformer.config import MeshConfig
@@ -22,10 +23,12 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
     Args:
         config: the sides.
-        devices: None: all there are, in an order that suits the links between them.
+        devices: None: all there are, in an order that suits the links between them. Where they
+            are slices of a TPU, or several, whole groups of the side `data` lie on each.
 
     Raises:
-        UserError: the product of the sides is not the number of devices.
+        UserError: the product of the sides is not the number of devices, or the slices do not
+            divide `data`.
     """
     count = len(jax.devices() if devices is None else devices)
     inner = config.fsdp * config.tensor
@@ -35,6 +38,15 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
         expected = f"a product of {count}, the number of devices"
         raise UserError(f"{shown}: expected {expected}")
     shape = data, config.fsdp, config.tensor
+    chips = jax.devices() if devices is None else devices
+    slices = len({getattr(chip, "slice_index", 0) for chip in chips})
+    if slices > 1:
+        if data % slices:
+            raise UserError(f"mesh.data = {data}: expected a multiple of {slices}, as many slices")
+        grid = mesh_utils.create_hybrid_device_mesh(
+            (data // slices, *shape[1:]), (slices, 1, 1), chips, allow_split_physical_axes=True
+        )
+        return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
     if devices is None:
         return jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
     return Mesh(np.array(devices).reshape(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES))

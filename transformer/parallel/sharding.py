@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from transformer.errors import UserError
@@ -172,10 +173,54 @@ class Sharding:
         )
 
     def put(self, batch: Mapping[str, Any], accumulate: int = 1) -> dict[str, jax.Array]:
-        """A batch on the devices, its rows in equal parts (see `with_empty_rows`)."""
+        """A batch on the devices, its rows in equal parts (see `with_empty_rows`).
+
+        Of several hosts each gives the whole batch, or its `rows` of it and all ``ids``, which stay
+        where they are.
+        """
         place = self.named(("batch",))
-        filled = with_empty_rows(batch, self.batch_shards, accumulate)
-        return {name: jax.device_put(array, place) for name, array in filled.items()}
+        arrays = {name: np.asarray(array) for name, array in batch.items() if name != "ids"}
+        count = len(batch["ids"]) if "ids" in batch else len(next(iter(arrays.values())))
+        places = self._own_places(count, accumulate)
+        if places is None:
+            filled = with_empty_rows(arrays, self.batch_shards, accumulate)
+            return {name: jax.device_put(array, place) for name, array in filled.items()}
+        parts = dict(zip(self._own_shards, np.split(places, len(self._own_shards)), strict=True))
+        size, there = len(places) // len(parts), places >= 0
+
+        def put(name: str, array: np.ndarray) -> jax.Array:
+            if len(array) == count:
+                array = array[places[there]]
+            own = np.full((len(places), *array.shape[1:]), _EMPTY.get(name, 0), array.dtype)
+            own[there] = array
+            by_shard = dict(zip(parts, np.split(own, len(parts)), strict=True))
+            shape = (size * self.batch_shards, *array.shape[1:])
+
+            def part(index: Any) -> np.ndarray:
+                return by_shard[(index[0].start or 0) // size]
+
+            return jax.make_array_from_callback(shape, place, part)
+
+        return {name: put(name, array) for name, array in arrays.items()}
+
+    @cached_property
+    def _own_shards(self) -> list[int]:
+        """Which parts of a batch the devices of this process have."""
+        places = self.named(("batch",)).addressable_devices_indices_map((self.batch_shards,))
+        return sorted({index[0].start or 0 for index in places.values() if index is not None})
+
+    def rows(self, count: int, accumulate: int = 1) -> slice | np.ndarray:
+        """The rows of a batch of `count` that the devices of this process have a part in."""
+        places = self._own_places(count, accumulate)
+        return slice(None) if places is None else places[places >= 0]
+
+    def _own_places(self, count: int, accumulate: int) -> np.ndarray | None:
+        """The row of the batch in each place of this process's parts, -1: none; None: all parts."""
+        if isinstance(self.mesh, AbstractMesh) or not self.mesh.is_multi_process:
+            return None
+        numbers = {"ids": np.arange(count)}
+        filled = with_empty_rows(numbers, self.batch_shards, accumulate)["ids"]
+        return filled.reshape(self.batch_shards, -1)[self._own_shards].ravel()
 
     def placed_shapes(
         self, batch: Mapping[str, Any], accumulate: int = 1
@@ -197,6 +242,25 @@ def sharing(mesh: Mesh) -> Sharding | None:
 
 def _without(axes: Axes, names: set[str]) -> Axes:
     return tuple(None if name in names else name for name in axes)
+
+
+def spread(tree: Any, places: Any) -> Any:
+    """Arrays that each host has whole, where they shall lie: a sharding for each."""
+
+    def put(x: Any, place: jax.sharding.Sharding) -> jax.Array:
+        if place.is_fully_addressable:
+            return jax.device_put(x, place)
+        array = np.asarray(x)
+        return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
+
+    return jax.tree.map(put, tree, places)
+
+
+def copied(tree: Any) -> Any:
+    """Each array, or where it lies on several hosts a copy of the whole in this one's memory."""
+    return jax.tree.map(
+        lambda x: x if x.is_fully_addressable else process_allgather(x, tiled=True), tree
+    )
 
 
 def with_empty_rows(

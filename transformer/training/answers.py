@@ -15,7 +15,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.functional.losses import LossSums
 from transformer.functional.partition import batch_shards, map_rows
 from transformer.models.decoder import Decoder
-from transformer.parallel.sharding import with_empty_rows
+from transformer.parallel.sharding import copied, with_empty_rows
 from transformer.training.losses import loss_sums
 from transformer.training.metrics import loss_means
 
@@ -72,7 +72,7 @@ def make_answer_step(
     def call(params: Any, batch: Batch) -> Any:
         read = {name: batch[name] for name in names}
         sums, right = step(params, with_empty_rows(read, batch_shards()))
-        return sums, right[: len(batch["inputs"])]
+        return sums, copied(right)[: len(batch["inputs"])]
 
     return call
 

@@ -262,7 +262,7 @@ def _saved_tree(item: Path) -> Any:
 
 def _placed(tree: Any) -> Any:
     """Shapes, types and places of ``tree``: the first device where a leaf names none."""
-    first = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    first = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
 
     def placed(x: Any) -> jax.ShapeDtypeStruct:
         place = getattr(x, "sharding", None)  # orbax's own kind, in what it says of saved trees

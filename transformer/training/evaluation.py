@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -26,7 +27,8 @@ from transformer.models.classifier import Classifier
 from transformer.models.decoder import Decoder
 from transformer.models.encoder import Encoder
 from transformer.models.seq2seq import Seq2Seq
-from transformer.parallel.sharding import Sharding
+from transformer.parallel import hosts
+from transformer.parallel.sharding import Sharding, copied
 from transformer.training.answers import AnswerEvaluator
 from transformer.training.choices import ChoiceEvaluator
 from transformer.training.classification import ClassEvaluator
@@ -112,6 +114,7 @@ class Evaluator:
         self._by_errors = scored_by_errors(config.data)
         self._batches = held_out_batches(split, config.data, tokenizer)
         self._step = make_eval_step(model, config.train.label_smoothing, sharding)
+        self._rows = sharding and sharding.rows
         pairs = split if isinstance(split, PairSplit) else None
         if pairs and config.model.positions == "learned":
             _check_lengths(pairs, config.model.max_positions or 0)
@@ -132,7 +135,7 @@ class Evaluator:
 
     def sums(self, params: Any) -> LossSums:
         """As `loss`, before the division; float64."""
-        batches = prefetch(self._batches, 0, self._batches.steps_per_epoch)
+        batches = prefetch(self._batches, 0, self._batches.steps_per_epoch, rows=self._rows)
         sums = jax.device_get([self._step(params, batch) for _, batch in batches])
         return LossSums(*np.asarray(sums, np.float64).sum(axis=0))
 
@@ -141,9 +144,14 @@ class Evaluator:
         if not self._sources:
             return {}
         assert isinstance(self._model, Seq2Seq)
-        translator = Translator(self._model, params, self._tokenizer, self._greedy)
-        outputs = translator.translate(self._sources)
-        return score(self._by_errors, [best[0].text for best in outputs], self._references)
+        # Each of several hosts decodes a part, by itself: how long that takes depends on the part.
+        count, texts = hosts.count(), [""] * len(self._sources)
+        with placing(None) if hosts.several() else nullcontext():
+            translator = Translator(self._model, copied(params), self._tokenizer, self._greedy)
+            outputs = translator.translate(self._sources[hosts.index() :: count])
+        for index, part in enumerate(hosts.gather([best[0].text for best in outputs])):
+            texts[index::count] = part
+        return score(self._by_errors, texts, self._references)
 
 
 def _check_lengths(split: PairSplit, longest: int) -> None:

@@ -12,7 +12,7 @@ from transformer.data.batches import Batches, prefetch
 from transformer.functional.partition import batch_shards
 from transformer.models.build import Model
 from transformer.models.encoder import Encoder
-from transformer.parallel.sharding import with_empty_rows
+from transformer.parallel.sharding import copied, with_empty_rows
 
 Batch = Mapping[str, Array | np.ndarray]
 """See `transformer.data.batches.Batch`."""
@@ -86,7 +86,7 @@ def make_predict(model: Model) -> Predict:
     def call(params: Any, batch: Batch) -> np.ndarray:
         read = {name: batch[name] for name in (*_INPUTS, "ends") if name in batch}
         outputs = predict(params, with_empty_rows(read, batch_shards()))
-        return np.asarray(outputs)[: len(batch["inputs"])]
+        return np.asarray(copied(outputs))[: len(batch["inputs"])]
 
     return call
 

@@ -3,9 +3,9 @@
 import math
 import signal
 from collections import deque
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,64 +13,35 @@ import jax
 from jax.sharding import Mesh
 from rich.console import Console
 
-from transformer.config import Config, from_dict, to_dict
-from transformer.data.batches import Batch, prefetch
+from transformer.config import Config, HostsConfig, from_dict, to_dict
+from transformer.data.batches import ALL, Batch, Rows, prefetch
 from transformer.data.choices import ChoiceSplit
 from transformer.data.classification import ClassSplit
 from transformer.data.objectives import training_batches
-from transformer.data.pipeline import Data, prepare
+from transformer.data.pipeline import Data
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.windows import SpanSplit
-from transformer.errors import UserError
 from transformer.host_memory import keep_freed_memory
 from transformer.models.build import build_model
 from transformer.models.stacking import with_layers
+from transformer.parallel import hosts
 from transformer.parallel.mesh import describe, make_mesh
-from transformer.parallel.sharding import sharing
-from transformer.training.checkpoint import last_intact, require_same_shapes
+from transformer.parallel.sharding import copied, sharing, spread
+from transformer.training.beginning import last_saved, read_data
+from transformer.training.checkpoint import require_same_shapes
 from transformer.training.evaluation import make_evaluator
 from transformer.training.fill import with_data, with_steps
 from transformer.training.flops import step_flops, utilization
-from transformer.training.logging import ConsoleReport, MetricsLog, read_metrics
+from transformer.training.logging import ConsoleReport, MetricsLog
 from transformer.training.meta import Meta
 from transformer.training.optimizer import make_optimizer, make_schedule
-from transformer.training.resume import require_same_run, resumed_state
+from transformer.training.result import NonFiniteLoss, TrainResult, completed
+from transformer.training.resume import require_same_data, require_same_run, resumed_state
 from transformer.training.saving import Checkpoints, set_aside
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.start import adapted, load_start, with_model
 from transformer.training.state import TrainState, fresh_state, state_shapes
 from transformer.training.step import StepMetrics, make_train_step
-
-
-class NonFiniteLoss(UserError):
-    """The loss or its gradient became infinite or not a number: training cannot go on."""
-
-    exit_code = 1
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """How a call of `train` ended."""
-
-    workdir: Path
-    step: int
-    """Optimizer steps done in all."""
-    steps: int
-    """Optimizer steps asked for (``train.steps``)."""
-    validation: dict[str, float] | None
-    """Metrics on the validation split after the last step, if it was evaluated then."""
-    signal: int | None = None
-    """The signal that stopped training early."""
-
-    @property
-    def exit_code(self) -> int:
-        """0, or by the shell's convention 128 + the signal (130 for Ctrl-C, 143 for SIGTERM)."""
-        return 0 if self.signal is None else 128 + self.signal
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """All metrics logged so far: `read_metrics`."""
-        return read_metrics(self.workdir)
 
 
 def train(config: Config, workdir: str | Path, console: Console | None = None) -> TrainResult:
@@ -80,59 +51,63 @@ def train(config: Config, workdir: str | Path, console: Console | None = None) -
     parameters, bit for bit on CPU, as one that was not. ``train.steps`` may grow. A
     checkpoint that cannot be saved, as on a full disk, is reported and training goes on.
 
+    With ``config.hosts`` (see `hosts.connect`) other processes call this too, and the work is
+    shared with them. Then JAX must not have been used before.
+
     Raises:
         UserError: a setting or the data is not what the run in ``workdir`` began with, or
             cannot be used.
         NonFiniteLoss: names the step, the examples of its batch and the last checkpoint.
         SaveFailed: the first or the last checkpoint could not be saved.
+        LostHost: another process is gone.
     """
     keep_freed_memory()
-    workdir, console = Path(workdir), console or Console()
-    config = with_model(config, workdir)
-    mesh = make_mesh(config.mesh)  # before the data is read, which may take long
+    hosts.connect(config.hosts)
+    workdir = Path(workdir)
+    console = console or Console() if hosts.first() else Console(quiet=True)
+    with hosts.losing(lambda: f"the same command goes on from the last checkpoint in {workdir}"):
+        return _train(replace(config, hosts=HostsConfig()), workdir, console)
 
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    saved = last_intact(workdir / "checkpoints", lambda text: say(f"warning: {text}"))
-    tokenizer = start = None
+def _train(config: Config, workdir: Path, console: Console) -> TrainResult:
+    with hosts.together():
+        config = with_model(config, workdir)
+        mesh = make_mesh(config.mesh)  # before the data is read, which may take long
+
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    saved = last_saved(workdir, say)
+    tokenizer = None
     if saved is not None:
-        for note in require_same_run(from_dict(saved.config), config, workdir):
-            say(note)
+        with hosts.together():
+            for note in require_same_run(from_dict(saved.config), config, workdir):
+                say(note)
         # With epochs only the data tells how many steps there are.
-        if config.train.epochs is None and (done := _completed(saved, config, workdir, say)):
+        if config.train.epochs is None and (done := completed(saved, config, workdir, say)):
             return done
         tokenizer = Tokenizer.from_json(saved.tokenizer)
-    elif (start := load_start(config)) is not None:
+    with hosts.together():
+        start = load_start(config) if saved is None else None
+    if start is not None:
         say(f"starting from step {start.step} of {config.train.init_from}")
         tokenizer = Tokenizer.from_json(start.tokenizer)
-    decoder = config.model.architecture == "decoder"
-    data = prepare(config.data, tokenizer, ("train", "validation"), say, decoder)
-    run = _Run(config, data, mesh, workdir, console)
+    data = read_data(config, tokenizer, say)
+    with hosts.together():
+        run = _Run(config, data, mesh, workdir, console)
+        if start is not None:
+            run.start_from(start.params)
+        if saved is not None:
+            require_same_data(saved.fingerprint, run.fingerprint, workdir)
     counted = config.train.epochs is not None
-    if saved is not None and counted and (done := _completed(saved, run.config, workdir, say)):
+    if saved is not None and counted and (done := completed(saved, run.config, workdir, say)):
         return done
-    if start is not None:
-        run.start_from(start.params)
     # Not before: it makes a directory, and a thread that outlives an early error.
-    if saved is not None:
-        set_aside(workdir / "checkpoints", after=saved.step)
-    kept = config.train.keep, config.train.keep_best, config.train.keep_every
-    with Checkpoints(workdir / "checkpoints", *kept, say=say) as checkpoints:
+    with hosts.together():
+        if saved is not None and hosts.first():
+            set_aside(workdir / "checkpoints", after=saved.step)
+        kept = config.train.keep, config.train.keep_best, config.train.keep_every
+        checkpoints = Checkpoints(workdir / "checkpoints", *kept, say=say)
+    with checkpoints:
         return run(saved, checkpoints)
-
-
-def _completed(
-    saved: Meta, config: Config, workdir: Path, say: Callable[[str], None]
-) -> TrainResult | None:
-    """The result of a run that was complete before, unless an evaluation is still owed."""
-    steps = config.train.steps
-    if saved.step < steps:
-        return None
-    more = "train.steps" if config.train.epochs is None else "train.epochs"
-    say(f"{workdir}: already complete at step {saved.step}; to train on, give a larger {more}")
-    owed = saved.validation is None
-    return None if owed else TrainResult(workdir, saved.step, steps, saved.validation)
 
 
 class _Run:
@@ -163,6 +138,8 @@ class _Run:
         schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
         self.optimizer = make_optimizer(config.optimizer, schedule)
         self.sharding = sharing(mesh)
+        self.votes = hosts.Votes() if hosts.several() else None
+        self.voted = 0  # the signal that they were last told of
         self.step = make_train_step(
             self.model,
             self.optimizer,
@@ -181,7 +158,7 @@ class _Run:
         by_row = isinstance(data.train, ClassSplit | ChoiceSplit | SpanSplit)
         self.unit = "examples" if by_row else "tokens"
         self.devices = mesh.devices.flatten()
-        self.pending: deque[tuple[int, Batch, StepMetrics]] = deque()
+        self.pending: deque[tuple[int, Batch, StepMetrics, Any]] = deque()
         self.interval: dict[str, float] = {}
         self.params: Any = None
         self.compiled: set[tuple[tuple[int, ...], ...]] = set()
@@ -194,8 +171,8 @@ class _Run:
             start, self.interval = saved.step, dict(saved.interval or {})
         with (
             ConsoleReport(self.console, start, settings.steps, self.unit) as self.report,
-            MetricsLog(self.workdir, start, self.report.line) as self.log,
-            StopRequest() as stop,
+            self._log(start) as self.log,
+            StopRequest(at_once=self.votes is None) as stop,
         ):
             self._introduce(state, start)
             self.logged_at = self.report.clock() - self.interval.pop("seconds", 0.0)
@@ -207,30 +184,35 @@ class _Run:
                 validation = self._evaluate(start, state, stop)
                 if validation is not None:
                     self.checkpoints.add_validation(start, validation)
-            end = settings.steps if stop.signal is None else start
-            for index, batch in prefetch(self.batches, start, end):
+            end = settings.steps if stop.signal is None or self.votes else start
+            for index, batch in prefetch(self.batches, start, end, rows=self._rows):
                 step = index + 1
                 with self._compiling(batch):
                     state, metrics = self.step(state, batch)
-                self.pending.append((step, batch, metrics))
+                vote = self.votes(stop.signal or 0) if self.votes else 0
+                self.pending.append((step, batch, metrics, vote))
                 # The metrics of one step are fetched while the next one runs.
                 self._check(waiting=1)
                 evaluate = self._due(step)
-                if evaluate or step % settings.save_every == 0 or stop.signal is not None:
+                if evaluate or step % settings.save_every == 0 or self._stopped(stop):
                     self._check(waiting=0)
                     validation = self._evaluate(step, state, stop) if evaluate else None
                     self._save(step, state, validation)
                     # Asked only here: a signal that comes between two saves waits for one.
-                    if stop.signal is not None:
+                    if self._stopped(stop):
                         break
             self.checkpoints.require_saved(step)
-        if stop.signal is not None:
-            name = signal.Signals(stop.signal).name
+        if stopped := self._stopped(stop):
+            name = signal.Signals(stopped).name
             self.report.line(
                 f"{name}: stopped after step {step} of {settings.steps} and saved in "
                 f"{self.workdir}; the same command goes on from there"
             )
-        return TrainResult(self.workdir, step, settings.steps, validation, stop.signal)
+        return TrainResult(self.workdir, step, settings.steps, validation, stopped)
+
+    def _stopped(self, stop: StopRequest) -> int | None:
+        """The signal that asks to stop; of several hosts the one that all were told of."""
+        return stop.signal if self.votes is None else int(self.voted) or None
 
     def _due(self, step: int) -> bool:
         """Whether the validation split is evaluated after this step."""
@@ -254,16 +236,11 @@ class _Run:
         params, self.params = self.params, None
         if params is None:
             return state
-        fitted = adapted(params, state.params)
+        fitted = adapted(params, copied(state.params))
         places = jax.tree.map(lambda x: x.sharding, state.params)
-        return state.replace(params=jax.device_put(fitted, places))
+        return state.replace(params=spread(fitted, places))
 
     def _restored(self, saved: Meta) -> TrainState:
-        if saved.fingerprint != self.fingerprint:
-            raise UserError(
-                f"data.train: its tokens differ from those the run in {self.workdir} began with "
-                f"(fingerprint {self.fingerprint}, expected {saved.fingerprint})"
-            )
         checkpoint, before = self.checkpoints.path(saved.step), from_dict(saved.config)
         return resumed_state(checkpoint, before, self.model, self.optimizer, self.sharding)
 
@@ -274,6 +251,17 @@ class _Run:
             return nullcontext()
         self.compiled.add(shape)
         return self.report.paused("compiling")
+
+    def _rows(self, count: int) -> Rows:
+        """Of a step's batch those that this host needs."""
+        accumulate = self.config.train.accumulate
+        return ALL if self.sharding is None else self.sharding.rows(count, accumulate)
+
+    def _log(self, start: int) -> AbstractContextManager[MetricsLog | None]:
+        """The one that host 0 writes."""
+        if not hosts.first():
+            return nullcontext()
+        return MetricsLog(self.workdir, start, self.report.line)
 
     def _introduce(self, state: TrainState, start: int) -> None:
         count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
@@ -286,8 +274,8 @@ class _Run:
     def _check(self, waiting: int) -> None:
         """Logs finished steps until only ``waiting`` are left; raises at the first bad one."""
         while len(self.pending) > waiting:
-            step, batch, metrics = self.pending.popleft()
-            sums, grad_norm, rate = jax.device_get(metrics)
+            step, batch, metrics, vote = self.pending.popleft()
+            (sums, grad_norm, rate), self.voted = jax.device_get((metrics, vote))
             if not (math.isfinite(sums.loss) and math.isfinite(grad_norm)):
                 last = self.checkpoints.last
                 path = "none" if last is None else self.checkpoints.path(last)
@@ -297,7 +285,9 @@ class _Run:
                     f"{grad_norm:.4g}; training examples {', '.join(map(str, ids))} "
                     f"(the first: {self.batches.example(ids[0])!r}); last good checkpoint: {path}"
                 )
-            for name, value in {**sums._asdict(), "flops": step_flops(self.config, batch)}.items():
+            share = len(batch["inputs"]) / len(batch["ids"]) or 1  # that this host has
+            flops = step_flops(self.config, batch) / share
+            for name, value in {**sums._asdict(), "flops": flops}.items():
                 self.interval[name] = self.interval.get(name, 0.0) + float(value)
             self.report.advance(step, sums.loss / sums.weight, float(rate), float(sums.weight))
             if step % self.config.train.log_every == 0 or step == self.config.train.steps:
@@ -318,7 +308,8 @@ class _Run:
         if self.config.model.next_sentence and not self.config.train.label_smoothing:
             # What the loss has besides that of the hidden tokens (see `loss_sums`).
             values["next_sentence_nll"] = values["loss"] - values["nll"]
-        self.log.write(step, "train", values)
+        if self.log:
+            self.log.write(step, "train", values)
         self.report.logged(step)
         self.checkpoints.poll()
 
@@ -330,7 +321,8 @@ class _Run:
                 values = self.evaluate(state.params)
         except Interrupted:
             return None
-        self.log.write(step, "validation", values)
+        if self.log:
+            self.log.write(step, "validation", values)
         shown = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
         self.report.line(f"validation after step {step}: {shown}")
         return values

@@ -1,12 +1,11 @@
 """What a checkpoint says besides its arrays."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import orbax.checkpoint as ocp
 
 from transformer.config import SCORES, from_dict
 from transformer.errors import UserError
@@ -51,8 +50,9 @@ def read_meta(checkpoint: Path) -> Meta:
         UserError: its format is unknown.
     """
     verified = verify(checkpoint, "meta")
-    with readable(checkpoint), ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
-        values = reader.restore(checkpoint / "meta")
+    # Orbax would use the devices, and wait for other hosts to read it too.
+    with readable(checkpoint):
+        values = json.loads((checkpoint / "meta" / "metadata").read_text(encoding="utf-8"))
     if values.get("format") not in (1, FORMAT):
         raise UserError(
             f"{checkpoint}: checkpoint format {values.get('format')}, expected {FORMAT}"

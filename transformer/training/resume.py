@@ -52,12 +52,21 @@ def require_same_run(saved: Config, given: Config, where: object) -> list[str]:
         length = name in ("train.steps", "train.epochs")
         if name.startswith("optimizer.") or (length and decays):
             notes.append(f"{name} = {now!r} from here on (was {before!r})")
-        elif not name.startswith(("decode.", "mesh.")) and name not in _PLACES | _FREE:
+        elif not name.startswith(("decode.", "mesh.", "hosts.")) and name not in _PLACES | _FREE:
             raise UserError(
                 f"{name} = {now!r}: expected {before!r}, with which the run in {where} began; "
                 "take another workdir for another run"
             )
     return notes
+
+
+def require_same_data(saved: str, given: str, where: object) -> None:
+    """Raises `UserError` unless the fingerprints of both training splits are the same."""
+    if saved != given:
+        raise UserError(
+            f"data.train: its tokens differ from those the run in {where} began with "
+            f"(fingerprint {given}, expected {saved})"
+        )
 
 
 def _differences(saved: Config, given: Config) -> Sequence[tuple[str, Any, Any]]:

@@ -20,6 +20,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import PreservationPolicy
 
 from transformer.errors import UserError
+from transformer.parallel import hosts
 from transformer.training.checkpoint import steps_in
 from transformer.training.integrity import write_checksums
 from transformer.training.meta import Meta, rank, rank_of, read_meta, write_validation
@@ -83,7 +84,11 @@ class Checkpoints:
     def __enter__(self) -> "Checkpoints":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if kind is not None and hosts.several() and not getattr(error, "shared", False):
+            return  # The others would be waited for, which may be gone.
         try:
             self.wait()
         except SaveFailed:
@@ -126,10 +131,14 @@ class Checkpoints:
             self._manager = self._manager or self._opened()
             self._manager.save(meta.step, args=items)
         except OSError as error:
+            if hosts.several():  # Nor can the others go on, which wait for this one's part.
+                raise SaveFailed(f"step {meta.step}", self.directory, error) from error
             self._failed(error)
 
     def poll(self) -> None:
-        """`wait`, where that takes no time."""
+        """`wait`, where that takes no time; of several hosts none waits for the others here."""
+        if hosts.several():
+            return
         if self._manager is not None and not self._manager.is_saving_in_progress():
             self.wait()
 
@@ -152,11 +161,15 @@ class Checkpoints:
         """
         if self._saving is None or self._manager is None:
             return
+        failure: Exception | None = None
         try:
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
         except Exception as error:  # Orbax's threads raise what tensorstore does: any kind.
-            self._failed(error)
+            failure = error
+        failures = hosts.gather(failure and _reason(failure))
+        if any(failures):
+            self._failed(failure or OSError(next(filter(None, failures))))
         else:
             self._saving = self._unsaved = None
 
@@ -167,6 +180,8 @@ class Checkpoints:
             SaveFailed: they cannot be written, and there is no ``say`` to be told so.
         """
         self._policy.ranks[step] = rank(replace(read_meta(self.path(step)), validation=metrics))
+        if not hosts.first():
+            return
         try:
             write_validation(self.path(step), metrics)
         except OSError as error:
@@ -198,6 +213,8 @@ class Checkpoints:
 
     def _free(self) -> None:
         """Deletes what a failed save has left: its place may be what the next one lacks."""
+        if not hosts.first():
+            return
         # Threads whose write had begun may still end it, and make a file in there.
         deadline = time.monotonic() + 10
         while self._leftover and self._leftover.exists() and time.monotonic() < deadline:
@@ -214,6 +231,7 @@ class Checkpoints:
         self._leftover = self.directory / f"{step}{_TEMPORARY}"
         self._free()
         self._unsaved = SaveFailed(f"step {step}", self.directory, error)
+        self._unsaved.shared = True
         if step == 0 or self._say is None:
             raise self._unsaved from error
         self._say(f"warning: {self._unsaved}; training goes on, and the next save tries again")

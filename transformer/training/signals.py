@@ -15,9 +15,14 @@ class StopRequest:
     """While entered, the first SIGINT or SIGTERM is noted; a second SIGINT raises as usual.
 
     Signals reach Python's main thread only; elsewhere this does nothing.
+
+    Args:
+        at_once: whether `interrupting` may stop work in its midst, which must not be where others
+            have a part in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: bool = True) -> None:
+        self._at_once = at_once
         self.signal: int | None = None
         """Number of the signal that asked to stop."""
         self._interrupting = False
@@ -43,9 +48,9 @@ class StopRequest:
     @contextmanager
     def interrupting(self) -> Iterator[None]:
         """Within this, a stop request raises `Interrupted` at once: for work one may drop."""
-        if self.signal is not None:
+        if self.signal is not None and self._at_once:
             raise Interrupted
-        self._interrupting = True
+        self._interrupting = self._at_once
         try:
             yield
         finally:

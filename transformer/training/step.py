@@ -137,8 +137,7 @@ def make_eval_step(
 
 def _arrays(batch: Batch, sharding: Sharding | None, accumulate: int = 1) -> Batch:
     """The parts of a batch that the devices need, on them where there are several."""
-    needed = _needed(batch)
-    return needed if sharding is None else sharding.put(needed, accumulate)
+    return _needed(batch) if sharding is None else sharding.put(batch, accumulate)
 
 
 def _needed(batch: Batch) -> Batch:

@@ -1,0 +1,108 @@
+"""Run as a program, once for each host: python -m tests.parallel.several_hosts PORT COUNT INDEX
+FOLDER; what they find is compared by asserts."""
+
+import sys
+from pathlib import Path
+
+import jax
+
+jax.config.update("jax_num_cpu_devices", 2)
+
+import numpy as np  # noqa: E402
+
+from transformer.config import HostsConfig, MeshConfig  # noqa: E402
+from transformer.errors import UserError  # noqa: E402
+from transformer.parallel import hosts  # noqa: E402
+from transformer.parallel.mesh import make_mesh  # noqa: E402
+from transformer.parallel.sharding import (  # noqa: E402
+    Sharding,
+    copied,
+    spread,
+    with_empty_rows,
+)
+
+
+def agree(index: int, count: int) -> None:
+    assert (hosts.several(), hosts.index(), hosts.first()) == (True, index, index == 0)
+    assert hosts.gather({"x": index}) == [{"x": i} for i in range(count)]
+    assert hosts.gather(None) == [None] * count
+    assert (
+        hosts.gather("é" * 999 * index or None)
+        == [None, *("é" * 999 * i for i in (1, 2, 3))][:count]
+    )
+    assert hosts.from_first(["of", index, None]) == ["of", 0, None]
+    votes = hosts.Votes()
+    assert int(votes(15 if index == 1 else 0)) == 15
+    assert int(votes(0)) == 0
+
+
+def fail_together(index: int) -> None:
+    def message(fails: bool, text: str) -> tuple[str, bool, int]:
+        try:
+            with hosts.together():
+                if fails:
+                    error = UserError(text)
+                    error.exit_code = 7
+                    raise error
+        except UserError as error:
+            return str(error), error.shared, error.exit_code
+        return "", False, 0
+
+    assert message(False, "") == ("", False, 0)
+    assert message(True, "no file") == ("no file", True, 7)
+    assert message(index == 1, "no file") == ("host 1: no file", True, 7)
+    assert message(index == 0, "no file") == ("no file", True, 7)
+
+
+def share_directories(index: int, folder: Path) -> None:
+    hosts._SIGHT = 0.5
+    hosts.require_shared(folder / "run")
+    assert index or not list((folder / "run").iterdir())
+    try:
+        hosts.require_shared(folder / f"own-{index}")
+    except UserError as error:
+        assert f"own-{index}: not the directory of host 0" in str(error) or index == 0, error
+        assert "not the directory of host 0; expected one that all hosts share" in str(error)
+    else:
+        raise AssertionError("directories of their own were taken for a shared one")
+
+
+def put_rows(index: int, count: int) -> None:
+    """However the mesh lies over the hosts, each gives its rows, and all have the whole batch."""
+    devices = jax.device_count()
+    for sides in ((devices, 1, 1), (1, devices, 1), (2, 1, devices // 2), (1, 1, devices)):
+        sharding = Sharding(make_mesh(MeshConfig(*sides)))
+        for accumulate, rows in ((1, 11), (2, 22), (1, 1)):
+            whole = {
+                "ids": np.arange(rows),
+                "labels": np.arange(rows, dtype=np.int32),
+                "inputs": np.arange(rows * 3, dtype=np.int32).reshape(rows, 3),
+            }
+            wanted = with_empty_rows(whole, sharding.batch_shards, accumulate)
+            own = sharding.rows(rows, accumulate)
+            part = {name: array[own] for name, array in whole.items()} | {"ids": whole["ids"]}
+            if sides[0] == devices and rows > count:
+                assert len(part["labels"]) < rows
+            for given in (whole, part):
+                for name, array in sharding.put(given, accumulate).items():
+                    np.testing.assert_array_equal(copied(array), wanted[name], f"{sides} {name}")
+    place = sharding.named(("vocab", None))
+    table = np.arange(devices * 5.0).reshape(devices, 5)
+    lying = spread(table, place)
+    assert lying.sharding == place
+    np.testing.assert_array_equal(copied(lying), table)
+
+
+def main() -> None:
+    """All of them, in the same order on each host."""
+    port, count, index = map(int, sys.argv[1:4])
+    hosts.connect(HostsConfig(f"localhost:{port}", count, index, timeout=20))
+    agree(index, count)
+    fail_together(index)
+    share_directories(index, Path(sys.argv[4]))
+    put_rows(index, count)
+    print("agreed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
