@@ -38,3 +38,22 @@ def test_the_kernel_of_attention_is_that_of_the_mesh():
     assert [kernel(name) for name in ("tpu", "gpu", "cpu")] == ["splash", "cudnn", None]
     assert attention_kernel(make_mesh(MeshConfig())) is None
     assert attention_kernel(abstract_mesh(MeshConfig(8))) is None
+
+
+class Chip:
+    """What a device tells of its place."""
+
+    platform, device_kind, process_index = "cpu", "made up", 0
+
+    def __init__(self, number: int, slice_index: int) -> None:
+        self.id, self.slice_index = number, slice_index
+
+
+def test_groups_that_talk_most_lie_on_one_slice():
+    chips: Any = [Chip(number, number // 4) for number in range(8)]
+    mesh = make_mesh(MeshConfig(data=4, fsdp=2), chips)
+    slices = np.vectorize(lambda chip: chip.slice_index)(mesh.devices)
+    assert slices[..., 0].tolist() == [[0, 0], [0, 0], [1, 1], [1, 1]]
+    assert len({chip.id for chip in mesh.devices.flat}) == 8
+    with pytest.raises(UserError, match=r"mesh.data = 1: expected a multiple of 2, as many slices"):
+        make_mesh(MeshConfig(tensor=8), chips)

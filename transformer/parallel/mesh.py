@@ -23,14 +23,15 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
     Args:
         config: the sides.
-        devices: None: all there are, in an order that suits the links between them. Where they
-            are slices of a TPU, or several, whole groups of the side `data` lie on each.
+        devices: None: all there are, in an order that suits the links between them. Of several
+            slices of a TPU, between which links are slow, each has whole groups of the side `data`.
 
     Raises:
         UserError: the product of the sides is not the number of devices, or the slices do not
             divide `data`.
     """
-    count = len(jax.devices() if devices is None else devices)
+    chips = jax.devices() if devices is None else devices
+    count = len(chips)
     inner = config.fsdp * config.tensor
     data = max(1, count // inner) if config.data == -1 else config.data
     if data * inner != count:
@@ -38,7 +39,6 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
         expected = f"a product of {count}, the number of devices"
         raise UserError(f"{shown}: expected {expected}")
     shape = data, config.fsdp, config.tensor
-    chips = jax.devices() if devices is None else devices
     slices = len({getattr(chip, "slice_index", 0) for chip in chips})
     if slices > 1:
         if data % slices:
