@@ -3,6 +3,7 @@ FOLDER; what they find is compared by asserts."""
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -10,8 +11,16 @@ jax.config.update("jax_num_cpu_devices", 2)
 
 import numpy as np  # noqa: E402
 
-from transformer.config import HostsConfig, MeshConfig  # noqa: E402
+from transformer.config import (  # noqa: E402
+    Config,
+    DataConfig,
+    HostsConfig,
+    MeshConfig,
+    ModelConfig,
+)
+from transformer.data.pipeline import prepare  # noqa: E402
 from transformer.errors import UserError  # noqa: E402
+from transformer.models.build import build_model, init_params  # noqa: E402
 from transformer.parallel import hosts  # noqa: E402
 from transformer.parallel.mesh import make_mesh  # noqa: E402
 from transformer.parallel.sharding import (  # noqa: E402
@@ -20,6 +29,8 @@ from transformer.parallel.sharding import (  # noqa: E402
     spread,
     with_empty_rows,
 )
+from transformer.training.evaluation import make_evaluator  # noqa: E402
+from transformer.training.fill import with_data  # noqa: E402
 
 
 def agree(index: int, count: int) -> None:
@@ -93,6 +104,34 @@ def put_rows(index: int, count: int) -> None:
     np.testing.assert_array_equal(copied(lying), table)
 
 
+def evaluate(folder: Path) -> None:
+    """Together they find what one does alone; greedy decoding and classes are for whole rows."""
+    path = folder / "pairs.txt"
+    path.write_text("".join(f"{'ab' * (i % 4 + 1)}\t{'xy'[i % 2]}\n" for i in range(11)))
+    files = {"train": (str(path),), "validation": (str(path),), "batch_tokens": 64}
+    sizes: dict[str, Any] = {"num_layers": 1, "model_dim": 8, "ff_dim": 16, "num_heads": 2}
+    for objective, architecture in (
+        ("translation", "encoder_decoder"),
+        ("classification", "decoder"),
+        ("answers", "decoder"),
+    ):
+        data = DataConfig(objective, data_dir=str(folder / f"{hosts.index()}"), **files)
+        made = prepare(data, log=lambda _: None, decoder=architecture == "decoder")
+        assert made.train and made.validation
+        model = ModelConfig(architecture, **sizes)
+        config = with_data(Config(model, data), made.tokenizer, made.train)
+        network = build_model(config.model)
+        params = init_params(network, jax.random.key(0))
+        sharding = Sharding(make_mesh(MeshConfig(fsdp=2)))
+        spread_params = spread(params, sharding.parameters(network))
+        arguments = config, network, made.tokenizer, made.validation
+        found = make_evaluator(*arguments, sharding)(spread_params)
+        alone = make_evaluator(*arguments)(params)
+        assert found.keys() == alone.keys() and len(found) > 2
+        for name, value in alone.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
 def main() -> None:
     """All of them, in the same order on each host."""
     port, count, index = map(int, sys.argv[1:4])
@@ -101,6 +140,7 @@ def main() -> None:
     fail_together(index)
     share_directories(index, Path(sys.argv[4]))
     put_rows(index, count)
+    evaluate(Path(sys.argv[4]))
     print("agreed", flush=True)
 
 

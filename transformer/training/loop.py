@@ -157,7 +157,7 @@ class _Run:
         )
         by_row = isinstance(data.train, ClassSplit | ChoiceSplit | SpanSplit)
         self.unit = "examples" if by_row else "tokens"
-        self.devices = mesh.devices.flatten()
+        self.devices = list(mesh.devices.flat)
         self.pending: deque[tuple[int, Batch, StepMetrics, Any]] = deque()
         self.interval: dict[str, float] = {}
         self.params: Any = None
