@@ -27,6 +27,7 @@ from transformer.config import (
     TrainConfig,
     to_dict,
 )
+from transformer.errors import UserError
 from transformer.parallel import hosts
 from transformer.training.checkpoint import load_for_inference, steps_in
 from transformer.training.logging import read_metrics
@@ -268,3 +269,16 @@ def test_one_process_alone_needs_nobody(monkeypatch):
     assert (hosts.several(), hosts.index(), hosts.first()) == (False, 0, True)
     assert hosts.gather(3) == [3] and hosts.from_first(3) == 3
     hosts.leave(5)
+
+
+def test_processes_that_cannot_be_met_are_a_mistake(monkeypatch):
+    def initialize(*_, **options):
+        raise RuntimeError("DEADLINE_EXCEEDED: nobody came\nand more")
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    message = "hosts.coordinator = 'n1:80': cannot meet the other processes: DEADLINE_EXCEEDED"
+    with pytest.raises(UserError, match=message):
+        hosts.connect(HostsConfig("n1:80", 2, 1))
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(UserError, match=r"hosts.coordinator: .* nobody came \(--hosts.count 1 tra"):
+        hosts.connect(HostsConfig())

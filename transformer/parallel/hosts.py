@@ -51,8 +51,9 @@ def connect(config: HostsConfig) -> None:
         )
     except Exception as error:  # JAX's, and those of what it asks: sockets, metadata, Kubernetes.
         reason = str(error).split("\n")[0]
-        where = f"hosts.coordinator = {config.coordinator!r}" if explicit else "hosts"
-        raise UserError(f"{where}: cannot meet the other processes: {reason}") from error
+        where = f"hosts.coordinator = {config.coordinator!r}" if explicit else "hosts.coordinator"
+        hint = "" if explicit else " (--hosts.count 1 trains alone)"
+        raise UserError(f"{where}: cannot meet the other processes: {reason}{hint}") from error
 
 
 def announced() -> bool:
