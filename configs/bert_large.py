@@ -4,6 +4,8 @@ python train.py --config configs/bert_large.py --workdir runs/large128 --data.tr
 
 All else as in configs/bert_base.py, the second command too (there with --data.batch-size 4
 --train.accumulate 64).
+
+Plan (--plan v5e:2x4 --model.scan-layers): 8 chips, data 8, 8.23 GiB of each chip's 15.75.
 """
 
 import dataclasses

@@ -9,6 +9,8 @@ the text; with the published ones it is
 The shape is that of Radford et al. 2019. How it is trained, which they do not say, is that of the
 equally large GPT-3 (Brown et al. 2020, table 2.1 and appendix B): half a million tokens a step,
 here 64 micro-batches of 8 rows.
+
+Plan (--plan v5e:2x2 --model.scan-layers): 4 chips, data 4, 7.94 GiB of each chip's 15.75.
 """
 
 import dataclasses

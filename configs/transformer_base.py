@@ -4,6 +4,8 @@ python train.py --config configs/transformer_base.py --workdir runs/base
 
 63,045,632 parameters with the published vocabulary of 37,000 (the paper rounds to 65 million).
 The published batch is about 25,000 tokens a side: here micro-batches of 4,096, six a step.
+
+Plan (--plan v5e:2x4): 8 chips, data 8, 1.36 GiB of each chip's 15.75.
 """
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig

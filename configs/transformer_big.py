@@ -4,6 +4,8 @@ python train.py --config configs/transformer_big.py --workdir runs/big
 
 214,171,648 parameters with the published vocabulary of 37,000 (the paper rounds to 213 million).
 The published batch is about 25,000 tokens a side: here micro-batches of 4,096, six a step.
+
+Plan (--plan v5e:2x4 --model.scan-layers): 8 chips, data 8, 5.33 GiB of each chip's 15.75.
 """
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig

@@ -182,7 +182,8 @@ def make_plan(config: Config, target: Target) -> Plan:
         time.perf_counter() - start,
     )
     if plan.peak > target.chip.memory:
-        raise DoesNotFit(_message(target, plan.mesh, plan.peak, _bytes(state)), plan.peak)
+        said = f"the compiler needs {plan.peak / _GIB:.3f} GiB"
+        raise DoesNotFit(_message(target, plan.mesh, said, _bytes(state)), plan.peak)
     return plan
 
 
@@ -230,7 +231,8 @@ def filled(config: Config) -> Config:
     return dataclasses.replace(config, model=model)
 
 
-_USED = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
+# What a TPU's compiler writes.
+_NEEDED = re.compile(r"(?:Used |temporaries \()([\d.]+)([KMGT])")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -246,20 +248,19 @@ def _compiled(
         text = str(error)
         if "RESOURCE_EXHAUSTED" not in text:
             raise
-        used = _USED.search(text)
+        used = _NEEDED.search(text)
         needed = float(used[1]) * _UNITS[used[2]] if used else math.inf
-        raise DoesNotFit(_message(target, mesh, needed, state), needed) from error
+        said = text.split("\n")[0].removeprefix("RESOURCE_EXHAUSTED: ").rstrip(".")
+        raise DoesNotFit(_message(target, mesh, said, state), needed) from error
     finally:
         jax.config.update("jax_optimization_level", level)
 
 
-def _message(target: Target, mesh: str, needed: float, state: int) -> str:
-    figures = f"{needed / _GIB:.2f} GiB" if needed < math.inf else "more"
+def _message(target: Target, mesh: str, said: str, state: int) -> str:
     return (
-        f"--plan {target.name}: does not fit {mesh}: the compiler needs {figures} on each device, "
-        f"{state / _GIB:.2f} of them the state; expected at most "
-        f"{target.chip.memory / _GIB:.2f} (a larger mesh.fsdp or mesh.tensor, model.remat, or a "
-        "smaller batch with train.accumulate)"
+        f"--plan {target.name}: {mesh}: does not fit: {said}; of each device's "
+        f"{target.chip.memory / _GIB:.2f} GiB the state takes {state / _GIB:.2f} (what helps: a "
+        "larger mesh.fsdp or mesh.tensor, model.remat, a smaller batch with train.accumulate)"
     )
 
 
