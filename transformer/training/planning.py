@@ -241,7 +241,8 @@ def _compiled(
 ) -> jax.stages.Compiled:
     level = jax.config.jax_optimization_level  # pyright: ignore[reportAttributeAccessIssue]
     # Takes a fraction of the time; memory and collectives are nearly those of the full effort.
-    jax.config.update("jax_optimization_level", "O1")
+    if target.chip.platform == "tpu":  # XLA for GPUs aborts on loops of kernels at O1
+        jax.config.update("jax_optimization_level", "O1")
     try:
         return traced.lower().compile()
     except jax.errors.JaxRuntimeError as error:
