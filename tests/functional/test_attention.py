@@ -203,7 +203,7 @@ def test_auto_takes_the_kernel_of_the_devices_where_it_can():
     anywhere = Mask(places, places, causal=True)
     assert kernels_in("splash") == kernels_in("splash", mask=causal) == 1
     assert kernels_in("splash", 511) == kernels_in(None) == 0
-    for options in (
+    others: Any = (
         {"implementation": "plain"},
         {"implementation": "chunked"},
         {"mask": causal.dense()},
@@ -211,7 +211,8 @@ def test_auto_takes_the_kernel_of_the_devices_where_it_can():
         {"bias": jnp.zeros((1, 1, 512, 512))},
         {"return_weights": True},
         {"dropout_rate": 0.1, "dropout_key": jax.random.key(0)},
-    ):
+    )
+    for options in others:
         assert kernels_in("splash", **options) == 0, options
 
 

@@ -110,11 +110,12 @@ def evaluate(folder: Path) -> None:
     path.write_text("".join(f"{'ab' * (i % 4 + 1)}\t{'xy'[i % 2]}\n" for i in range(11)))
     files = {"train": (str(path),), "validation": (str(path),), "batch_tokens": 64}
     sizes: dict[str, Any] = {"num_layers": 1, "model_dim": 8, "ff_dim": 16, "num_heads": 2}
-    for objective, architecture in (
+    kinds: Any = (
         ("translation", "encoder_decoder"),
         ("classification", "decoder"),
         ("answers", "decoder"),
-    ):
+    )
+    for objective, architecture in kinds:
         data = DataConfig(objective, data_dir=str(folder / f"{hosts.index()}"), **files)
         made = prepare(data, log=lambda _: None, decoder=architecture == "decoder")
         assert made.train and made.validation

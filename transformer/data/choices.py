@@ -254,8 +254,8 @@ class ChoiceBatches(PlannedBatches):
         """The examples of a step; an empty row has the label -1."""
         ids, (_, length, _) = self._plan.indices(step, rows)
         store, choices = self._split.store, self._split.choices
-        rows = (ids[ids >= 0][:, None] * choices + np.arange(choices)).ravel().tolist()
-        texts = [(store.source(i)[:-1], store.target(i)[:-1]) for i in rows]
+        numbers = (ids[ids >= 0][:, None] * choices + np.arange(choices)).ravel().tolist()
+        texts = [(store.source(i)[:-1], store.target(i)[:-1]) for i in numbers]
         arrays = self._inputs(texts, len(ids) * choices, length)
         return {
             **{name: array.reshape(len(ids), choices, -1) for name, array in arrays.items()},
