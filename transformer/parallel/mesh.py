@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import jax
-import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
@@ -46,10 +45,10 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
         grid = mesh_utils.create_hybrid_device_mesh(
             (data // slices, *shape[1:]), (slices, 1, 1), chips, allow_split_physical_axes=True
         )
-        return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
-    if devices is None:
-        return jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
-    return Mesh(np.array(devices).reshape(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    else:
+        # `jax.make_mesh` refuses sides that split an axis of the chips' torus.
+        grid = mesh_utils.create_device_mesh(shape, chips, allow_split_physical_axes=True)
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def abstract_mesh(config: MeshConfig) -> AbstractMesh:
