@@ -123,8 +123,8 @@ def test_a_run_reports_both_losses(finished):
 def test_a_stopped_run_goes_on_to_the_same_end(config, finished, tmp_path, monkeypatch, stop_after):
     prefetch = loop.prefetch
 
-    def interrupting(*args):
-        for index, batch in prefetch(*args):
+    def interrupting(*args, **rows):
+        for index, batch in prefetch(*args, **rows):
             if index + 1 == stop_after:
                 os.kill(os.getpid(), signal.SIGTERM)
             yield index, batch
