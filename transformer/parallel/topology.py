@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 from jax._src.cudnn import fused_attention_stablehlo
 from jax.experimental import topologies
+from jax.experimental.compilation_cache import compilation_cache
 
 from transformer.errors import UserError
 from transformer.parallel.chips import CHIPS, Chip
@@ -146,6 +147,7 @@ def _gpu(name: str, kind: str, sides: str, slices: int) -> Any:
 def _described(name: str, platform: str, **options: Any) -> Any:
     # Programs for machines that are not there are kept, but cannot be read again.
     jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()  # JAX reads the setting once
     try:
         return topologies.get_topology_desc(platform=platform, **options)
     except Exception as error:  # of many kinds: no library, no plugin, the compiler's own
