@@ -219,20 +219,25 @@ def _largest_gather(config: ModelConfig, sharding: Sharding) -> int:
     return max(math.prod(c.shape) for c in collectives if c.kind == "all-gather")
 
 
-def train_on(sides: tuple[int, int, int], folder: Path, steps: int) -> list[float]:
+def text_data(folder: Path) -> DataConfig:
+    """Some lines of text, in batches of 11 rows, which no mesh divides."""
     text = folder / "text.txt"
     text.write_text("\n".join(f"the quick brown fox {i} and {i * i} dogs" for i in range(300)))
+    return DataConfig(
+        "language_model",
+        train=(str(text),),
+        documents="line",
+        target_symbols="characters",
+        block_length=32,
+        batch_tokens=32 * 11,
+        data_dir=str(folder / "cache"),
+    )
+
+
+def train_on(sides: tuple[int, int, int], folder: Path, steps: int) -> list[float]:
     config = Config(
         model=MODELS["gpt2"],
-        data=DataConfig(
-            "language_model",
-            train=(str(text),),
-            documents="line",
-            target_symbols="characters",
-            block_length=32,
-            batch_tokens=32 * 11,
-            data_dir=str(folder / "cache"),
-        ),
+        data=text_data(folder),
         optimizer=OptimizerConfig("constant", learning_rate=1e-3, warmup_steps=2),
         train=TrainConfig(
             steps=steps, log_every=1, eval_every=4, accumulate=2, label_smoothing=0.0

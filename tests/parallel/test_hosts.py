@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 
 from tests.helpers import train_quietly
-from tests.parallel.cases import GPT2, SIZES
+from tests.parallel.cases import GPT2, SIZES, text_data
 from transformer.commands.launch import free_port
 from transformer.config import (
     Config,
-    DataConfig,
     HostsConfig,
     ModelConfig,
     OptimizerConfig,
@@ -41,19 +40,9 @@ START = [sys.executable, "-W", "ignore", "-c",
 
 
 def make_config(folder: Path) -> Config:
-    text = folder / "text.txt"
-    text.write_text("\n".join(f"the quick brown fox {i} and {i * i} dogs" for i in range(300)))
     return Config(
         model=ModelConfig("decoder", **SIZES, **GPT2),
-        data=DataConfig(
-            "language_model",
-            train=(str(text),),
-            documents="line",
-            target_symbols="characters",
-            block_length=32,
-            batch_tokens=32 * 11,
-            data_dir=str(folder / "cache"),
-        ),
+        data=text_data(folder),
         optimizer=OptimizerConfig("constant", learning_rate=1e-3, warmup_steps=2),
         train=TrainConfig(
             steps=STEPS, log_every=1, save_every=4, eval_every=20, accumulate=2,

@@ -20,6 +20,7 @@ import pytest
 from rich.console import Console
 
 import transformer.training.loop as loop
+import transformer.training.step as step_module
 from tests.training.full_disk import full_disk
 from transformer.config import (
     Config,
@@ -253,7 +254,7 @@ def test_too_small_a_vocabulary_is_refused(config, tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_at_its_step(config, tmp_path, monkeypatch):
     """Names the step and its examples, and keeps the poisoned parameters off the disk."""
-    make = loop.make_train_step
+    make = step_module.make_train_step
 
     def make_bad(*args):
         step = make(*args)
@@ -265,7 +266,7 @@ def test_a_loss_that_is_not_finite_stops_at_its_step(config, tmp_path, monkeypat
 
         return bad
 
-    monkeypatch.setattr(loop, "make_train_step", make_bad)
+    monkeypatch.setattr(step_module, "make_train_step", make_bad)
     with pytest.raises(NonFiniteLoss) as error:
         train(config, tmp_path, quiet())
     message = str(error.value)

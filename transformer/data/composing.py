@@ -14,7 +14,8 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
 DELIMITER = "<delimiter>"
-_NAMES = (START, DELIMITER, END)
+DELIMITERS = (START, DELIMITER, END)
+"""What a decoder's tokenizer gains for labelled texts."""
 
 
 class Layout(NamedTuple):
@@ -37,7 +38,7 @@ class Layout(NamedTuple):
 
 def with_delimiters(tokenizer: Tokenizer) -> ExtendedTokenizer:
     """`tokenizer` with the start, delimiter and end tokens, whose embeddings are new."""
-    return extended(tokenizer, _NAMES)
+    return extended(tokenizer, DELIMITERS)
 
 
 def layout_of(tokenizer: Tokenizer) -> Layout:
@@ -46,8 +47,8 @@ def layout_of(tokenizer: Tokenizer) -> Layout:
     Raises:
         UserError: an encoder's tokenizer has no begin or no end symbol.
     """
-    if isinstance(tokenizer, ExtendedTokenizer) and tokenizer.names == _NAMES:
-        start, delimiter, end = ((tokenizer.id_of(name),) for name in _NAMES)
+    if isinstance(tokenizer, ExtendedTokenizer) and tokenizer.names == DELIMITERS:
+        start, delimiter, end = ((tokenizer.id_of(name),) for name in DELIMITERS)
         return Layout(start, delimiter, end, True, False)
     begin, end = tokenizer.special.begin, tokenizer.special.end
     if begin < 0 or end < 0:

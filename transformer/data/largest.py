@@ -4,7 +4,10 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.batches import Batch
+from transformer.data.byte_tokenizer import Bytes
+from transformer.data.composing import DELIMITERS
 from transformer.data.extended_tokenizer import SENTINELS
+from transformer.data.masking import chosen_count
 from transformer.data.plan import rows_of
 from transformer.data.span_corruption import corrupted_lengths, raw_length
 from transformer.errors import UserError
@@ -22,7 +25,7 @@ def vocabulary(config: DataConfig, architecture: str) -> int:
         case "sentencepiece" | "wordpiece":
             size = config.vocab_size
         case "bytes":
-            size = 260
+            size = Bytes().vocab_size
         case _:
             raise UserError(
                 f"model.vocab_size = None: expected the number of ids, which data.tokenizer = "
@@ -32,7 +35,7 @@ def vocabulary(config: DataConfig, architecture: str) -> int:
         case "span_corruption":
             return size + SENTINELS
         case "classification" if architecture == "decoder":
-            return size + 3  # start, delimiter, end
+            return size + len(DELIMITERS)
         case "masked_language_model" if config.tokenizer != "wordpiece":
             return size + 1  # the mask
         case _:
@@ -79,7 +82,7 @@ def largest_batch(config: DataConfig, architecture: str, accumulate: int = 1) ->
         batch["source"] = (rows, source)
     if config.objective == "masked_language_model":
         ordinary = length - (3 if config.next_sentence else 2)
-        count = min(max(round(ordinary * config.noise_density), 1), ordinary)
+        count = chosen_count(ordinary, config.noise_density)
         batch |= dict.fromkeys(("places", "targets", "weights"), (rows, count))
     return {
         name: np.zeros(

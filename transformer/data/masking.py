@@ -14,6 +14,11 @@ stay as they are."""
 _INSIDE, _BEGINS = "##", ("▁", "Ġ")
 
 
+def chosen_count(tokens: int, density: float) -> int:
+    """How many of so many tokens that are not special are chosen, at most."""
+    return min(max(round(tokens * density), 1), tokens)
+
+
 class Masker:
     """Hides tokens; all of them are to be told from what is left.
 
@@ -43,8 +48,8 @@ class Masker:
         self._inside = _inside_words(tokenizer) if whole_words else None
 
     def count(self, tokens: int) -> int:
-        """How many of so many tokens that are not special are chosen, at most."""
-        return min(max(round(tokens * self._density), 1), tokens)
+        """`chosen_count` of its density."""
+        return chosen_count(tokens, self._density)
 
     def __call__(
         self, tokens: np.ndarray, bits: np.random.BitGenerator

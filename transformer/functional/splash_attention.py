@@ -21,11 +21,6 @@ LANES = 128
 """Of a TPU's vector registers: blocks are multiples of it."""
 
 
-def splash_fits(mask: Any, bias: Any) -> bool:
-    """Whether `splash_attention` can compute this: no bias, and a mask of rules by index."""
-    return bias is None and (mask is None or (isinstance(mask, Mask) and mask.by_index))
-
-
 def splash_attention(
     query: Float[Array, "B T N H"],
     key: Float[Array, "B S K H"],
@@ -37,7 +32,7 @@ def splash_attention(
 ) -> Float[Array, "B T N Hv"]:
     """Equals the plain path of `transformer.functional.attend` to rounding.
 
-    Arguments as there, with a mask that `splash_fits`; lengths are padded to whole blocks.
+    Arguments as there, with a mask of rules `by_index`; lengths are padded to whole blocks.
 
     Args:
         query: ``[B, T, N, H]``.

@@ -39,9 +39,8 @@ def with_data(config: Config, tokenizer: Tokenizer, train: Split) -> Config:
     # On a device an id beyond the table would be clamped to its last row, silently.
     for tokens in train.tokens:
         check_ids([tokens.min(), tokens.max()], size)
-    data, head = config.data, head_of(config.data.objective)
-    paired = data.objective == "masked_language_model" and data.next_sentence
-    model = dataclasses.replace(config.model, vocab_size=size, head=head, next_sentence=paired)
+    data = config.data
+    model = dataclasses.replace(with_head(config).model, vocab_size=size)
     if isinstance(train, ClassSplit | TokenSplit) and train.names:
         classes = len(train.names)
         if model.num_classes not in (None, classes):
@@ -52,6 +51,14 @@ def with_data(config: Config, tokenizer: Tokenizer, train: Split) -> Config:
         model = dataclasses.replace(model, num_classes=classes)
         data = dataclasses.replace(data, labels=train.names)
     return dataclasses.replace(config, model=model, data=data)
+
+
+def with_head(config: Config) -> Config:
+    """``config`` with the model's ends that its objective asks for."""
+    data = config.data
+    paired = data.objective == "masked_language_model" and data.next_sentence
+    model = dataclasses.replace(config.model, head=head_of(data.objective), next_sentence=paired)
+    return dataclasses.replace(config, model=model)
 
 
 def with_steps(config: Config, steps_per_epoch: int) -> Config:

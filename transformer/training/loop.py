@@ -22,7 +22,6 @@ from transformer.data.pipeline import Data
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.windows import SpanSplit
 from transformer.host_memory import keep_freed_memory
-from transformer.models.build import build_model
 from transformer.models.stacking import with_layers
 from transformer.parallel import hosts
 from transformer.parallel.mesh import describe, make_mesh
@@ -34,14 +33,13 @@ from transformer.training.fill import with_data, with_steps
 from transformer.training.flops import step_flops, utilization
 from transformer.training.logging import ConsoleReport, MetricsLog
 from transformer.training.meta import Meta
-from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.result import NonFiniteLoss, TrainResult, completed
 from transformer.training.resume import require_same_data, require_same_run, resumed_state
 from transformer.training.saving import Checkpoints, set_aside
 from transformer.training.signals import Interrupted, StopRequest
 from transformer.training.start import adapted, load_start, with_model
 from transformer.training.state import TrainState, fresh_state, state_shapes
-from transformer.training.step import StepMetrics, make_train_step
+from transformer.training.step import StepMetrics, make_training
 
 
 def train(config: Config, workdir: str | Path, console: Console | None = None) -> TrainResult:
@@ -134,22 +132,10 @@ class _Run:
             config.train.accumulate,
         )
         self.config = config = with_steps(config, self.batches.steps_per_epoch)
-        self.model = build_model(config.model)
-        schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
-        self.optimizer = make_optimizer(config.optimizer, schedule)
         self.sharding = sharing(mesh)
+        self.model, self.optimizer, self.step = make_training(config, self.sharding)
         self.votes = hosts.Votes() if hosts.several() else None
         self.voted = 0  # the signal that they were last told of
-        self.step = make_train_step(
-            self.model,
-            self.optimizer,
-            schedule,
-            config.train.label_smoothing,
-            config.train.seed,
-            config.train.accumulate,
-            config.train.lm_weight,
-            self.sharding,
-        )
         self.evaluate = (
             make_evaluator(config, self.model, data.tokenizer, data.validation, self.sharding)
             if data.validation is not None

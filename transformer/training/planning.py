@@ -14,18 +14,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from transformer.config import Config, head_of
+from transformer.config import Config
 from transformer.data.largest import largest_batch, vocabulary
 from transformer.errors import UserError
-from transformer.models.build import build_model
 from transformer.parallel.hlo import Program, read_program
 from transformer.parallel.mesh import describe, make_mesh
 from transformer.parallel.sharding import Sharding
 from transformer.parallel.topology import Target
+from transformer.training.fill import with_head
 from transformer.training.flops import count_flops, step_flops
-from transformer.training.optimizer import make_optimizer, make_schedule
 from transformer.training.state import TrainState, state_shapes
-from transformer.training.step import make_train_step
+from transformer.training.step import make_training
 
 _GIB = 2**30
 
@@ -146,22 +145,9 @@ def make_plan(config: Config, target: Target) -> Plan:
     config = filled(config)
     mesh = make_mesh(config.mesh, target.devices)
     sharding = Sharding(mesh)
-    model = build_model(config.model)
-    schedule = make_schedule(config.optimizer, config.model.model_dim, config.train.steps)
-    optimizer = make_optimizer(config.optimizer, schedule)
+    model, optimizer, step = make_training(config, sharding)
     state = state_shapes(model, optimizer, sharding)
-    settings = config.train
-    step = make_train_step(
-        model,
-        optimizer,
-        schedule,
-        settings.label_smoothing,
-        settings.seed,
-        settings.accumulate,
-        settings.lm_weight,
-        sharding,
-    )
-    batch = largest_batch(config.data, config.model.architecture, settings.accumulate)
+    batch = largest_batch(config.data, config.model.architecture, config.train.accumulate)
     traced = step.trace(state, batch)
     start = time.perf_counter()
     compiled = _compiled(traced, target, describe(mesh), _bytes(state))
@@ -218,16 +204,12 @@ def search(config: Config, target: Target) -> tuple[Plan, int]:
 
 def filled(config: Config) -> Config:
     """`config` with what a run has from its data."""
-    data, model = config.data, config.model
-    head = head_of(data.objective)
+    data, model = config.data, with_head(config).model
     classes = model.num_classes
-    if head in ("classification", "token_labels"):
+    if model.head in ("classification", "token_labels"):
         classes = classes or len(data.labels) or 2
-    paired = data.objective == "masked_language_model" and data.next_sentence
     size = model.vocab_size or vocabulary(data, model.architecture)
-    model = dataclasses.replace(
-        model, vocab_size=size, head=head, num_classes=classes, next_sentence=paired
-    )
+    model = dataclasses.replace(model, vocab_size=size, num_classes=classes)
     return dataclasses.replace(config, model=model)
 
 

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from transformer.config import Config
 from transformer.functional.losses import LossSums
 from transformer.functional.partition import placing
-from transformer.models.build import Model
+from transformer.models.build import Model, build_model
 from transformer.parallel.sharding import Sharding
 from transformer.training.heads import Batch
 from transformer.training.losses import loss_sums
-from transformer.training.optimizer import Schedule
+from transformer.training.optimizer import Schedule, make_optimizer, make_schedule
 from transformer.training.state import TrainState, state_places
 
 
@@ -61,6 +62,31 @@ class TrainStep:
         if self.sharding is not None:
             shapes = self.sharding.placed_shapes(shapes, self.accumulate)
         return self.compiled.trace(state, shapes)
+
+
+def make_training(
+    config: Config, sharding: Sharding | None
+) -> tuple[Model, optax.GradientTransformation, TrainStep]:
+    """The network, the optimizer and the step of a run: what is trained, and what a plan compiles.
+
+    Args:
+        config: complete settings (see `transformer.training.fill`).
+        sharding: the mesh, if there is one.
+    """
+    settings, model = config.train, build_model(config.model)
+    schedule = make_schedule(config.optimizer, config.model.model_dim, settings.steps)
+    optimizer = make_optimizer(config.optimizer, schedule)
+    step = make_train_step(
+        model,
+        optimizer,
+        schedule,
+        settings.label_smoothing,
+        settings.seed,
+        settings.accumulate,
+        settings.lm_weight,
+        sharding,
+    )
+    return model, optimizer, step
 
 
 def make_train_step(
